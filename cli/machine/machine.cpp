@@ -238,18 +238,31 @@ Machine find_machine(const MachineOptions& options, int devices, Peers* peers) {
   return machine;
 }
 
-// A GPU's share of all that its devices hold at their peaks.
-void expect_enough_gpu_memory([[maybe_unused]] const Machine& machine, [[maybe_unused]] const Program& program,
-                              [[maybe_unused]] const ProgramCheck& check, [[maybe_unused]] const std::string& path) {
+std::vector<GpuMemoryNeed> gpu_memory_needs(const Machine& machine, const Graph& graph, const Program& program) {
+  std::vector<GpuMemoryNeed> needs;
+  if (machine.gpus == 0) return needs;
+  const StoredType stored = [&](DType type) { return machine.backend->stored(type); };
+  for (std::size_t d = 0; d < program.devices.size(); ++d) {
+    // Devices of a stage allocate alike.
+    const DeviceId device(static_cast<int>(d)), first = program.stages[program.stage_of_device[d].index()].devices[0];
+    needs.push_back(first < device ? needs[first.index()] : gpu_memory_need(graph, program, device, stored));
+  }
+  return needs;
+}
+
+// A GPU's share of all that its devices hold at their peaks. CUDA itself is there already.
+void expect_enough_gpu_memory([[maybe_unused]] const Machine& machine,
+                              [[maybe_unused]] const std::vector<GpuMemoryNeed>& needs,
+                              [[maybe_unused]] const std::string& path) {
 #ifdef MESHWRIGHT_WITH_CUDA
   if (machine.gpus == 0) return;
   std::vector<Bytes> needed(static_cast<std::size_t>(machine.gpus), Bytes(0.0));  // by all processes
   std::map<int, std::size_t> own;                                                 // this process's GPU -> its number
   const Backend& local = machine.local ? *machine.local : *machine.backend;
-  for (std::size_t d = 0; d < program.devices.size(); ++d) {
+  for (std::size_t d = 0; d < needs.size(); ++d) {
     const DeviceId device(static_cast<int>(d));
     const auto number = static_cast<std::size_t>(machine.gpu_of_device[d]);
-    needed[number] += check.peak_memory[d];
+    needed[number] += needs[d].tensors + needs[d].beside();
     if (machine.backend->runs_here(device)) own[static_cast<const CudaBackend&>(local).gpu_of(device)] = number;
   }
   for (const auto& [gpu, number] : own) {

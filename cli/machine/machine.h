@@ -9,10 +9,10 @@
 
 #include "core/mesh/cluster.h"
 #include "core/mesh/device_names.h"
-#include "core/plan/program/check_program.h"
 #include "core/plan/program/program.h"
 #include "executor/device/backend.h"
 #include "executor/peers/peers.h"
+#include "executor/runner/gpu_memory_need.h"
 #include "kernels/cuda/products/product_choices.h"
 
 namespace meshwright {
@@ -57,9 +57,11 @@ struct Machine {
 // Whether the options request processes that were started together.
 [[nodiscard]] bool joins_processes(const MachineOptions& options);
 
+// [device] what each takes of its GPU; empty where devices are threads.
+[[nodiscard]] std::vector<GpuMemoryNeed> gpu_memory_needs(const Machine& machine, const Graph& graph,
+                                                          const Program& program);
 // Throws SystemError if a GPU has less memory than its devices need at their peaks. The memory of threads is checked by
 // the verb.
-void expect_enough_gpu_memory(const Machine& machine, const Program& program, const ProgramCheck& check,
-                              const std::string& path);
+void expect_enough_gpu_memory(const Machine& machine, const std::vector<GpuMemoryNeed>& needs, const std::string& path);
 
 }  // namespace meshwright

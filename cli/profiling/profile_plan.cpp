@@ -125,7 +125,7 @@ void record(PlanProfile& profiled, const Machine& machine, const ProfilePlanOpti
   profiled.session = session_of(machine, profiled.recorder, profiled.plan.cluster, command_line);
   const Costs costs = costs_for(profiled.plan.cluster, {}, "");
   const LoadedPlan loaded = load_plan_of(options.plan, profiled.plan, *costs.model);
-  expect_enough_gpu_memory(machine, loaded.program, loaded.check, options.plan);
+  expect_enough_gpu_memory(machine, gpu_memory_needs(machine, *loaded.graph, loaded.program), options.plan);
 
   RunOptions run;
   run.precision = machine.numbers;

@@ -239,7 +239,8 @@ MeasuredRun execute(const RunVerbOptions& options, const ProfileDb* db, Peers* p
   add_prediction(run, costs);
   run.measured_peak = measured_peak(run, costs.db.get());
   expect_enough_memory(run, options.plan, options.check && speaks(peers), peers);
-  expect_enough_gpu_memory(run.machine, run.loaded.program, run.loaded.check, options.plan);
+  run.gpu_needs = gpu_memory_needs(run.machine, *run.loaded.graph, run.loaded.program);
+  expect_enough_gpu_memory(run.machine, run.gpu_needs, options.plan);
 
   say(peers, fmt::format("running {} steps on {}", run.options.steps, run.machine.devices));
   const SoftwareSetup software = software_name_from_text(run.plan.software).setup;

@@ -54,6 +54,14 @@ def tests(record, _):
     return lines
 
 
+def newest(record, records):
+    programs = [row for row in record["rows"] if "batch" not in row]
+    steps = {**record, "rows": [row for row in record["rows"] if "batch" in row]}
+    lines = [f"  {row['what']}: " + (f"FAILED: {row['error']}" if "error" in row else f"{row['passed']} passed; {number(row['seconds'])} s")
+             for row in programs]
+    return lines + (runs(steps, records) if steps["rows"] else [])
+
+
 def sanitizer(record, _):
     rows = record["rows"]
     ended = [row for row in rows if row.get("summary")]
@@ -124,13 +132,14 @@ def profile(record, _):
 
 
 RUN_COLUMNS = ("step (ms)", "predicted (ms)", "error", "TFLOPS", "MFU", "memory (GiB)", "predicted (GiB)", "workspaces (GiB)",
-               "in use (GiB)")
+               "at most (GiB)", "in use (GiB)", "predicted (GiB)")
 
 
 def run_cells(row):
     return (number(row["step_s"], 4, 1e3), number(row["predicted_s"], 4, 1e3), percent(row["error_share"]), number(row["tflops"]),
             share(row.get("mfu")), *(number(row.get(key), 4, 1 / GIB) for key in ("counted_bytes", "predicted_bytes", "workspace_bytes",
-                                                                                   "in_use_bytes")))
+                                                                                   "predicted_workspace_bytes", "in_use_bytes",
+                                                                                   "predicted_in_use_bytes")))
 
 
 def rate_of(row):
@@ -221,8 +230,8 @@ def peers(record, _):
     return table(columns, rows) + [f"# PyTorch {version}" for version in versions]
 
 
-PARTS = {"device": facts, "tests": tests, "sanitizer": sanitizer, "kernels": kernels, "profile": profile, "runs": runs, "ops": ops, "shared": shared,
-         "determinism": determinism, "losses": losses, "peers": peers}
+PARTS = {"device": facts, "newest": newest, "tests": tests, "sanitizer": sanitizer, "kernels": kernels, "profile": profile, "runs": runs, "ops": ops,
+         "shared": shared, "determinism": determinism, "losses": losses, "peers": peers}
 
 
 def report(records):

@@ -4,7 +4,7 @@
 
     experiments/h200/run.py MESHWRIGHT [--quick] [--only profile,runs] [--out build/h200] [--peer-python PYTHON]
 
-Stages: device, tests, sanitizer, kernels, profile, runs, ops, shared, determinism, losses, peers. What each finds is kept in the --out folder
+Stages: device, newest, tests, sanitizer, kernels, profile, runs, ops, shared, determinism, losses, peers. What each finds is kept in the --out folder
 (records.json; log.txt has every command and what it printed), so that stages can be run in separate calls; result.txt there, printed at the end too, is
 made of all that is kept. A command that fails is a row with its sentence. --tiny tries the script on threads, with small models.
 """
@@ -86,6 +86,32 @@ def tests(session):
                    for row in rows.values()]
     if not rows:
         yield [{"what": "ctest -L gpu", "error": f"there is no GPU test in {session.arguments.build}; build all of it, with CUDA"}]
+
+
+# Test programs and what of them no GPU has run yet.
+NEWEST = [("gpu_norms_test", "ResidualNorm*"), ("gpu_plans_test", "Residuals.*:Nccl.*"), ("gpu_runtime_test", "CudaMeasurer.A*")]
+
+
+def newest(session):
+    """Residual sums and norms in one pass: their tests, their kernels beside a copy, and steps of two models with them; what the driver counts
+    beside what is predicted of its memory is a column of the runs. NCCL between processes needs two GPUs: its tests say so where there is one."""
+    rows = []
+    for name, chosen in NEWEST:
+        program = (pathlib.Path(session.arguments.build) / "tests" / name).resolve()
+        if not program.is_file():
+            rows.append({"what": name, "error": f"there is no {program}; build all of it, with CUDA"})
+        else:
+            done = session.command([program, "--gtest_brief=1", f"--gtest_filter={chosen}"], 120)
+            passed = re.findall(r"\[  PASSED  \] (\d+) tests?", done.out)
+            rows.append({"what": f"{name} {chosen}", "passed": sum(map(int, passed)), "seconds": done.seconds,
+                         **({"error": done.failure} if done.failure else {})})
+        yield rows
+    for case in session.cases[2:4]:
+        batch, path, _, failure = session.fitted(case)
+        row = {"what": case.name, "batch": batch}
+        document, failure = session.run(path, 10) if not failure else (None, failure)
+        rows.append({**row, "error": failure} if failure else {**row, **measured(document, session.peak())})
+        yield rows
 
 
 def find_sanitizer():
@@ -194,6 +220,8 @@ def measured(document, peak, sharing=1):
             "mfu": tflops * 1e12 / peak if peak else None, "counted_bytes": document["measured_peak_memory_bytes"],
             "predicted_bytes": document["peak_memory_bytes"],
             "workspace_bytes": sum(device.get("workspace_bytes", 0) for device in document["devices"]),
+            "predicted_workspace_bytes": sum(device.get("predicted_workspace_bytes", 0) for device in document["devices"]),
+            "predicted_in_use_bytes": max(device.get("predicted_in_use_bytes", 0) for device in document["devices"]),
             "in_use_bytes": max(device.get("gpu_memory_in_use_bytes", 0) for device in document["devices"]), "losses": [document["losses"][0], document["losses"][-1]],
             "stages": [{key: stage[key] for key in ("forward_s", "measured_forward_s", "backward_s", "measured_backward_s", "update_s",
                                                     "measured_update_s")} for stage in document["stages"]]}
@@ -313,13 +341,13 @@ def peers(session):
 
 
 # In their order, with seconds of a --quick run; what one leaves over the next ones have.
-STAGES = {device: 10, tests: 60, sanitizer: 50, kernels: 40, profile: 120, runs: 75, ops: 25, shared: 40, determinism: 45, losses: 30, peers: 65}
+STAGES = {device: 10, newest: 60, tests: 60, sanitizer: 50, kernels: 40, profile: 120, runs: 75, ops: 25, shared: 40, determinism: 45, losses: 30, peers: 65}
 
 
 # A GPU that is there for half an hour, ten minutes at a time, and each time on a machine that has nothing: what to do in which call.
 START = 40  # seconds until a machine is there
 CALLS = [
-    ("does it work", {"device": 8, "tests": 90, "kernels": 55}),
+    ("does it work, the newest first", {"device": 8, "newest": 60, "tests": 90, "kernels": 55}),
     ("is it fast, is it as predicted", {"device": 8, "profile": 70, "runs": 75, "shared": 35, "ops": 30}),
     ("beside PyTorch, whose compiler takes a minute for each model", {"runs": 75, "peers": 330}),
     ("does it stay right", {"determinism": 100, "losses": 60, "sanitizer": 300}),

@@ -56,13 +56,26 @@ std::string noise_line(const RunCheck& checked, Optimizer::Kind optimizer) {
       noise / 2);  // each is compared twice
 }
 
+// What all devices on the GPU of `device` take of it, with CUDA itself.
+Bytes predicted_in_use(const MeasuredRun& run, std::size_t device) {
+  Bytes all = kCudaContext;
+  for (std::size_t d = 0; d < run.gpu_needs.size(); ++d)
+    if (run.machine.gpu_of_device[d] == run.machine.gpu_of_device[device]) all += run.gpu_needs[d].all();
+  return all;
+}
+
 // The device whose GPU has the most in use.
-std::string gpu_memory_line(const std::vector<GpuMemory>& devices) {
+std::string gpu_memory_line(const MeasuredRun& run) {
+  const std::vector<GpuMemory>& devices = run.result.gpu_memory;
   const auto most = std::max_element(devices.begin(), devices.end(),
                                      [](const GpuMemory& a, const GpuMemory& b) { return a.in_use < b.in_use; });
   if (most == devices.end()) return "";
-  return fmt::format("# {} of workspaces beside it; {} of the GPU in use, CUDA itself and other programs included\n",
-                     human_bytes(most->workspace), human_bytes(most->in_use));
+  const auto device = static_cast<std::size_t>(most - devices.begin());
+  return fmt::format(
+      "# {} of workspaces beside it, {} predicted at most; {} of the GPU in use, other programs included, {} "
+      "predicted\n",
+      human_bytes(most->workspace), human_bytes(run.gpu_needs[device].workspace), human_bytes(most->in_use),
+      human_bytes(predicted_in_use(run, device)));
 }
 
 std::string issued_line(const StepReplaySummary& issued) {
@@ -102,7 +115,7 @@ std::string to_text(const MeasuredRun& run, const RunFiles& files) {
   text += fmt::format("# {}\n", to_text(throughput(run.plan, run.measured, 1, run.measured_peak)));
   text += fmt::format("# peak memory {} bytes measured, {} bytes predicted\n", run.counted_peak().si(),
                       run.loaded.check.largest_peak().si());
-  text += gpu_memory_line(run.result.gpu_memory);
+  text += gpu_memory_line(run);
   text +=
       fmt::format("# loss {} in the first step, {} in the last\n", run.result.losses.front(), run.result.losses.back());
   if (!run.result.loss_scales.empty())
@@ -197,6 +210,12 @@ Json devices_json(const MeasuredRun& run) {
   for (std::size_t d = 0; d < run.result.gpu_memory.size(); ++d) {
     devices[d]["workspace_bytes"] = bytes_json(run.result.gpu_memory[d].workspace);
     devices[d]["gpu_memory_in_use_bytes"] = bytes_json(run.result.gpu_memory[d].in_use);
+    const GpuMemoryNeed& need = run.gpu_needs[d];
+    devices[d]["predicted_workspace_bytes"] = bytes_json(need.workspace);
+    devices[d]["predicted_message_bytes"] = bytes_json(need.messages);
+    devices[d]["predicted_page_bytes"] = bytes_json(need.pages);
+    devices[d]["predicted_kept_bytes"] = bytes_json(need.kept);
+    devices[d]["predicted_in_use_bytes"] = bytes_json(predicted_in_use(run, d));
   }
   return devices;
 }

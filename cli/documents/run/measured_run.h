@@ -37,6 +37,7 @@ struct MeasuredRun {
   int asked = 0;                         // steps, the warm-up among them
   std::optional<std::string> why_ended;  // before the last of them, where a signal stopped the run
   RunResult result;
+  std::vector<GpuMemoryNeed> gpu_needs;  // [device]; empty: threads
   Seconds predicted{0.0}, measured{0.0}, fastest{0.0};
   std::optional<StepInterval> interval;  // of the predicted step
   std::vector<StageTimes> predicted_stages, measured_stages;

@@ -2,6 +2,7 @@
 #include "cli/documents/search/planning.h"
 
 #include "cli/documents/figures/forecast.h"
+#include "cli/documents/figures/gpu_memory.h"
 #include "cli/documents/pages/step_page.h"
 #include "cli/documents/pages/what_if_points.h"
 #include "cli/documents/search/dump.h"
@@ -36,9 +37,26 @@ void take_stage_times(Plan& plan, const Prediction& prediction) {
   }
 }
 
-PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::string& lead) {
-  Progress progress;
-  if (request.steps == nullptr) request.progress = [&](const std::string& text) { progress(lead + text); };
+namespace {
+
+// Where a plan does not fit with what this program's executor holds beside its tensors, the next one has to have fewer:
+// by a part of what is lacking, as smaller shards take smaller workspaces, and by no less than a hundredth of the
+// device. False: it fits.
+bool leave_room(Cluster& cluster, const std::vector<GpuMemoryUse>& uses) {
+  constexpr double kPart = 0.25, kLeast = 0.01;
+  bool lowered = false;
+  for (const GpuMemoryUse& use : uses) {
+    if (use.fits()) continue;
+    DeviceKind& kind = cluster.groups[static_cast<std::size_t>(use.group)].device;
+    const Bytes less = std::max(kPart * (use.needed() - use.memory), kLeast * use.memory);
+    kind.usable_memory = std::max(0.0, std::min(kind.usable_memory, (use.need.tensors - less) / kind.memory));
+    lowered = true;
+  }
+  return lowered;
+}
+
+// The plan of a request, with its program.
+PlanningOutcome search_once(const PlanRequest& request, const Costs& costs) {
   const StepRequest conditions = conditions_of(conditions_from_plan(request.conditions));
   expect_software_can(conditions, costs);
   SimulatedEvaluator evaluator(*costs.model, costs.software ? &*costs.software : nullptr, conditions);
@@ -60,6 +78,28 @@ PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::
   return {PredictedPlan{std::move(plan), std::move(result), std::move(of.loaded), std::move(of.folded),
                         std::move(of.prediction), wall, latency},
           "", interrupted};
+}
+
+}  // namespace
+
+// A search knows of memory beside tensors only as a share of a device. Where a plan's own figures are more, it is made
+// again with less.
+PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::string& lead) {
+  Progress progress;
+  if (request.steps == nullptr) request.progress = [&](const std::string& text) { progress(lead + text); };
+  const Cluster cluster = request.cluster;
+  for (;;) {
+    PlanningOutcome found = search_once(request, costs);
+    if (!found.planned || found.interrupted ||
+        !leave_room(request.cluster,
+                    gpu_memory_use(found.planned->plan, found.planned->result.graph, found.planned->loaded.program))) {
+      if (found.planned) {
+        found.planned->plan.cluster = cluster;
+        for (FrontPoint& point : found.planned->result.front) point.plan.cluster = cluster;
+      }
+      return found;
+    }
+  }
 }
 
 namespace {
@@ -195,6 +235,7 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
   text += fmt::format("# {}\n", to_text(throughput(plan, plan.predicted.step_time)));
   if (planned.latency) text += fmt::format("# latency of a micro-batch {} ms\n", in_milliseconds(*planned.latency));
   text += memory_line(memory_use(plan, planned.loaded.program, planned.loaded.check));
+  text += gpu_memory_line(gpu_memory_use(plan, planned.result.graph, planned.loaded.program));
   text += memory_line(extras.forecast);
   text += extras.report_lines;
   text += uneven_lines(extras.uneven);
@@ -261,6 +302,7 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
   add_throughput(json, throughput(plan, plan.predicted.step_time));
   if (planned.latency) json["latency_s"] = planned.latency->si();
   add_memory(json, memory_use(plan, planned.loaded.program, planned.loaded.check));
+  add_gpu_memory(json, gpu_memory_use(plan, planned.result.graph, planned.loaded.program));
   if (extras.free) {
     json["free_step_time_s"] = extras.free->step.si();
     json["restriction_cost"] = restriction_cost(planned, *extras.free);

@@ -19,7 +19,6 @@ namespace meshwright::kernels::cuda {
 
 namespace {
 
-constexpr std::size_t kRoom = std::size_t{256} << 20;  // bytes that an algorithm may ask for
 constexpr std::size_t kAlignment = 256;
 constexpr int kAlgorithms = 16;  // cuDNN has less than that of each pass
 
@@ -129,7 +128,7 @@ void choose(Plan& plan, cudnnStatus_t status, const std::array<Proposal, kAlgori
     const cudnnMathType_t kept = math == CUDNN_FMA_MATH ? math : proposal.mathType;
     check_cudnn(cudnnSetConvolutionMathType(plan.windows.get(), kept), "a convolution's kind of products");
     std::size_t bytes = 0;
-    if (bytes_of(proposal.algo, &bytes) != CUDNN_STATUS_SUCCESS || bytes > kRoom) continue;
+    if (bytes_of(proposal.algo, &bytes) != CUDNN_STATUS_SUCCESS || bytes > CudnnConvolutions::kRoom) continue;
     plan.exists = true;
     plan.algorithm = static_cast<int>(proposal.algo);
     plan.bytes = bytes;

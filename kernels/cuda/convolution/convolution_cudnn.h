@@ -23,6 +23,8 @@ enum class ConvolutionPass { Forward, BackwardInput, BackwardWeight };
 // Belongs to one host thread and one device.
 class CudnnConvolutions {
  public:
+  static constexpr std::size_t kRoom = std::size_t{256} << 20;  // bytes that an algorithm may ask for
+
   [[nodiscard]] static bool are_built();
 
   // `tensor_float`: float convolutions may round their operands to TF32's 10 bits of mantissa. Throws Failure where

@@ -20,7 +20,6 @@
 
 namespace meshwright::kernels::cuda {
 
-constexpr std::size_t kProductWorkspace = std::size_t{32} << 20;  // bytes that algorithms may use
 constexpr std::uintptr_t kBestAlignment = 256;
 
 // cuBLASLt's types of operands and result, of sums, and of alpha and beta; the name is product_type's.

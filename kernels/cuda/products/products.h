@@ -6,6 +6,7 @@
 // or it takes the one that was chosen before, or that is fastest, as ProductTuning says.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,6 +23,8 @@ struct Product {
   std::int64_t lda = 1, ldb = 1, ldc = 1;
   std::int64_t batch = 1, stride_a = 0, stride_b = 0, stride_c = 0;
 };
+
+constexpr std::size_t kProductWorkspace = std::size_t{32} << 20;  // bytes of a stream that algorithms may use
 
 // Whose algorithms ProductChoices names: "cuBLASLt 13.1.0".
 [[nodiscard]] std::string product_library();

@@ -9,6 +9,7 @@
 #include "executor/check/run_reference.h"
 #include "executor/cuda/cuda_backend.h"
 #include "executor/executor.h"
+#include "executor/runner/gpu_memory_need.h"
 #include "tests/deviation.h"
 #include "tests/run_on_host.h"
 #include "tests/unit/planning_fixture.h"
@@ -46,12 +47,21 @@ Planned plan_of(const Case& c, DType dtype) {
 
 class PlanOnCuda : public testing::TestWithParam<Case> {};
 
+void expect_workspaces_as_predicted(const Planned& planned, const RunResult& run, const Backend& backend) {
+  const StoredType stored = [&](DType type) { return backend.stored(type); };
+  for (std::size_t d = 0; d < run.gpu_memory.size(); ++d)
+    EXPECT_LE(run.gpu_memory[d].workspace,
+              gpu_memory_need(planned.graph, planned.program, DeviceId(static_cast<int>(d)), stored).workspace)
+        << "device " << d;
+}
+
 TEST_P(PlanOnCuda, ComputesWhatOneDeviceComputes) {
   const Planned planned = plan_of(GetParam(), DType::F32);
   CudaBackend cuda({.precision = DType::F64}, static_cast<int>(planned.program.devices.size()));
   const RunResult run = run_program(planned.graph, planned.program, planned.check, kTwoSteps, cuda);
   const RunResult truth = run_reference(build_training_graph(planned.plan->model, planned.plan->training), kTwoSteps);
   EXPECT_EQ(run.peak_memory, planned.check.peak_memory);
+  expect_workspaces_as_predicted(planned, run, cuda);
   expect_same_training(run, truth, kSame);
 }
 
@@ -65,6 +75,7 @@ void expect_to_follow(const Case& c, DType type) {
   const RunResult run = run_program(planned.graph, planned.program, planned.check, options, cuda);
   const RunResult wide = run_program(planned.graph, planned.program, planned.check, options);
   EXPECT_EQ(run.peak_memory, planned.check.peak_memory);
+  expect_workspaces_as_predicted(planned, run, cuda);
   for (std::size_t step = 0; step < wide.losses.size(); ++step)
     EXPECT_NEAR(run.losses[step], wide.losses[step], tolerance_of(type) * std::abs(wide.losses[step]))
         << name_of(type) << ", step " << step;

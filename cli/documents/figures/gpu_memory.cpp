@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/documents/figures/gpu_memory.h"
+
+#include <algorithm>
+#include <map>
+
+#include "cli/documents/figures/report.h"
+#include "cli/terminal/output.h"
+#include "core/base/text.h"
+
+namespace meshwright {
+
+std::vector<GpuMemoryUse> gpu_memory_use(const Plan& plan, const Graph& graph, const Program& program,
+                                         const StoredType& stored) {
+  if (!plan.software.empty()) return {};
+  const StoredType as_planned = [](DType type) { return type; };
+  std::map<int, GpuMemoryUse> uses;  // by group
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const int group = plan.stages[s].submesh.group;
+    const DeviceKind& kind = plan.cluster.group(group).device;
+    if (kind.name == kAnyProcessor) continue;
+    // All devices of a stage allocate alike; of several stages on one rank the first has them all.
+    const DeviceId device = program.stages[s].devices.front();
+    if (program.stage_of_device[device.index()].index() != s) continue;
+    GpuMemoryUse found{group, kind.name, kind.memory,
+                       gpu_memory_need(graph, program, device, stored ? stored : as_planned)};
+    const auto [known, is_new] = uses.try_emplace(group, found);
+    if (!is_new && found.needed() > known->second.needed()) known->second = std::move(found);
+  }
+  std::vector<GpuMemoryUse> all;
+  for (auto& [group, use] : uses) all.push_back(std::move(use));
+  return all;
+}
+
+std::string gpu_memory_line(const std::vector<GpuMemoryUse>& uses) {
+  std::string text;
+  for (const GpuMemoryUse& use : uses)
+    text += fmt::format(
+        "# beside it on a GPU{}, in GiB: workspaces {}, messages {}, pages {}, CUDA {}; {} in all of {}, and up to {} "
+        "of "
+        "blocks kept for reuse{}\n",
+        uses.size() > 1 ? " of " + use.device : "", in_gibibytes(use.need.workspace), in_gibibytes(use.need.messages),
+        in_gibibytes(use.need.pages), in_gibibytes(kCudaContext), in_gibibytes(use.needed()), in_gibibytes(use.memory),
+        in_gibibytes(use.need.kept), use.fits() ? "" : ": it does not fit");
+  return text;
+}
+
+void add_gpu_memory(Json& json, const std::vector<GpuMemoryUse>& uses) {
+  if (uses.empty()) return;
+  Json& list = json["gpu_memory"] = Json::array();
+  for (const GpuMemoryUse& use : uses)
+    list.push_back({{"device", use.device},
+                    {"memory_bytes", bytes_json(use.memory)},
+                    {"tensor_bytes", bytes_json(use.need.tensors)},
+                    {"workspace_bytes", bytes_json(use.need.workspace)},
+                    {"message_bytes", bytes_json(use.need.messages)},
+                    {"page_bytes", bytes_json(use.need.pages)},
+                    {"cuda_bytes", bytes_json(kCudaContext)},
+                    {"needed_bytes", bytes_json(use.needed())},
+                    {"kept_bytes", bytes_json(use.need.kept)},
+                    {"fits", use.fits()}});
+}
+
+}  // namespace meshwright
