@@ -21,7 +21,7 @@ StepReplay::StepReplay(int devices, RunContext& context, std::string why_not)
 void StepReplay::run_step(int device, DeviceRunner& runner, const StepTurn& turn) {
   State& own = states_[device];
   if (!own.replays) return runner.run_step(turn);
-  runner.replay_step(*replayer_.replayer, turn);
+  runner.replay_step(*replayer_.replayer, device, turn);
   ++own.replayed;
   capturing_ = false;
 }
@@ -32,7 +32,7 @@ void StepReplay::prepare(int device, DeviceRunner& runner) {
   if (replayer_.replayer == nullptr || own.replays || own.attempts == kMaxAttempts) return;
   ++own.attempts;
   capturing_ = true;
-  const bool settled = runner.capture_step(*replayer_.replayer);
+  const bool settled = runner.capture_step(*replayer_.replayer, device);
   // Either all devices replay or none: their steps meet in collectives.
   own.replays = all_say(device, settled);
   if (!own.replays) capturing_ = false;

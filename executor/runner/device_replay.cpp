@@ -24,13 +24,13 @@ std::vector<void*> DeviceRunner::addresses() const {
 // Capturing does no work, so the host's view of the device must not change either: after the step every value must be
 // at the address where it was before. A captured step that allocated memory cannot be replayed: the memory it uses may
 // have been released, and given to other values, before the step ends.
-bool DeviceRunner::capture_step(StepReplayer& replayer) {
+bool DeviceRunner::capture_step(StepReplayer& replayer, int number) {
   const std::vector<void*> before = addresses();
   const std::int64_t changes = pool_.changes() + host_pool_.changes();
   captured_inputs_.clear();
   record_ = true;
   replayer_ = &replayer;
-  replayer.capture(device_.value, *backend_, [this] { issue(); });
+  replayer.capture(number, *backend_, [this] { issue(); });
   replayer_ = nullptr;
   captured_spans_ = std::exchange(marked_, {});
   if (addresses() != before) throw SystemError("a step moved values to other addresses, so it cannot be replayed");
@@ -49,7 +49,7 @@ void DeviceRunner::make_captured_inputs(int step) {
 }
 
 // The host computes the next step's inputs while the device runs this step.
-void DeviceRunner::replay_step(StepReplayer& replayer, const StepTurn& turn) {
+void DeviceRunner::replay_step(StepReplayer& replayer, int number, const StepTurn& turn) {
   const int step = step_ = turn.step;
   if (made_inputs_of_ != step) make_captured_inputs(step);
   for (const CapturedInput& captured : captured_inputs_) {
@@ -60,7 +60,7 @@ void DeviceRunner::replay_step(StepReplayer& replayer, const StepTurn& turn) {
                   std::min(kCopiedPart, size - begin));
     });
   }
-  replayer.replay(device_.value, *backend_, context_.options.first_step + step + 1, turn.recorded);
+  replayer.replay(number, *backend_, context_.options.first_step + step + 1, turn.recorded);
   // After replay(), which only queues work: the device computes in the meantime.
   if (!turn.last) make_captured_inputs(step + 1);
   if (turn.recorded) marked_ = captured_spans_;

@@ -43,8 +43,9 @@ class DeviceRunner {
   void run_step(const StepTurn& turn);
   // After a first run_step: captures the work of one step without doing it (device_replay.cpp). False if the step
   // allocated new memory: then it must not be replayed, and a later call may capture it again.
-  [[nodiscard]] bool capture_step(StepReplayer& replayer);
-  void replay_step(StepReplayer& replayer, const StepTurn& turn);
+  // `number`: the device's among those of its process.
+  [[nodiscard]] bool capture_step(StepReplayer& replayer, int number);
+  void replay_step(StepReplayer& replayer, int number, const StepTurn& turn);
   void cancel() noexcept { backend_->cancel(); }  // after a failed run
 
   // After the run.

@@ -18,7 +18,7 @@ std::vector<GpuMemoryUse> gpu_memory_use(const Plan& plan, const Graph& graph, c
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const int group = plan.stages[s].submesh.group;
     const DeviceKind& kind = plan.cluster.group(group).device;
-    if (kind.name == kAnyProcessor) continue;
+    if (kind.name == kAnyProcessor || kind.memory <= kCudaContext) continue;  // no device that CUDA runs on
     // All devices of a stage allocate alike; of several stages on one rank the first has them all.
     const DeviceId device = program.stages[s].devices.front();
     if (program.stage_of_device[device.index()].index() != s) continue;

@@ -22,7 +22,8 @@ struct GpuMemoryUse {
   [[nodiscard]] Bytes needed() const { return need.tensors + need.beside() + kCudaContext; }
   [[nodiscard]] bool fits() const { return needed() <= memory; }
 };
-// Empty: other software runs the plan, or its devices are threads. `stored`: how its tensors lie.
+// Empty: other software runs the plan, or its devices are threads, or have less memory than CUDA itself takes.
+// `stored`: how its tensors lie.
 [[nodiscard]] std::vector<GpuMemoryUse> gpu_memory_use(const Plan& plan, const Graph& graph, const Program& program,
                                                        const StoredType& stored = {});
 // "# beside it on a GPU, in GiB: workspaces 0.55, messages 0.00, pages 0.12, CUDA 0.75; 14.6 in all, with up to 1.1 of

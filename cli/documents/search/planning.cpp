@@ -43,13 +43,13 @@ namespace {
 // by a part of what is lacking, as smaller shards take smaller workspaces, and by no less than a hundredth of the
 // device. False: it fits.
 bool leave_room(Cluster& cluster, const std::vector<GpuMemoryUse>& uses) {
-  constexpr double kPart = 0.25, kLeast = 0.01;
+  constexpr double kPart = 0.25, kLeast = 0.01, kNone = 1e-6;
   bool lowered = false;
   for (const GpuMemoryUse& use : uses) {
     if (use.fits()) continue;
     DeviceKind& kind = cluster.groups[static_cast<std::size_t>(use.group)].device;
     const Bytes less = std::max(kPart * (use.needed() - use.memory), kLeast * use.memory);
-    kind.usable_memory = std::max(0.0, std::min(kind.usable_memory, (use.need.tensors - less) / kind.memory));
+    kind.usable_memory = std::min(kind.usable_memory, std::max(kNone, (use.need.tensors - less) / kind.memory));
     lowered = true;
   }
   return lowered;

@@ -166,8 +166,8 @@ namespace {
 
 template <class Ready>
 ncclResult_t wait(Clique& clique, std::unique_lock<std::mutex>& lock, Ready ready) {
-  const bool came = clique.changed.wait_for(lock, kPatience, [&] { return clique.aborted || ready(); });
-  return came && !clique.aborted ? ncclSuccess : ncclRemoteError;
+  (void)clique.changed.wait_for(lock, kPatience, [&] { return clique.aborted || ready(); });
+  return ready() ? ncclSuccess : ncclRemoteError;  // one that is done may have been left by others since
 }
 
 ncclResult_t collective(Meeting wanted, Part part, ncclComm_t of, cudaStream_t stream) {

@@ -35,7 +35,7 @@ Planned plan_of(const char* model, const char* method, int devices, int microbat
   return made;
 }
 
-constexpr const char* kGpt = "gpt:layers=2,hidden=64,heads=4,seq=32,vocab=512";
+constexpr const char* kGpt = "gpt:layers=2,hidden=64,heads=4,seq=16,vocab=256";
 
 // The driver's pages are of a GPU; blocks here are rounded to 256 bytes, and small enough to share pages.
 TEST(GpuMemory, OfAProgramIsKnownToTheRoundingOfItsBlocks) {

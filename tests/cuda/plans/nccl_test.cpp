@@ -91,7 +91,7 @@ TEST(Nccl, MessagesBetweenProcessesPassNoHost) {
 
 TEST(Nccl, PlansInTwoProcessesTrainLikeThoseOfHosts) {
   if (!has_two_gpus()) GTEST_SKIP() << "there is one GPU alone";
-  for (const char* method : {"data", "zero3", "megatron:tp=4,pp=1"}) {
+  for (const char* method : {"data", "zero3"}) {
     SCOPED_TRACE(method);
     const Planned made = plan_of(method);
     const Outcome by_nccl = run_in_two(made, true), by_hosts = run_in_two(made, false);
@@ -102,7 +102,8 @@ TEST(Nccl, PlansInTwoProcessesTrainLikeThoseOfHosts) {
   }
 }
 
-// Each process captures its own devices; messages are left to steps op by op.
+// Each process captures its own devices, which are not the first of all in the second; messages are left to steps op by
+// op.
 TEST(Nccl, StepsWhoseCollectivesItDoesAreReplayedByEveryProcess) {
   if (!has_two_gpus()) GTEST_SKIP() << "there is one GPU alone";
   for (const char* method : {"data", "zero3", "megatron:tp=4,pp=1"}) {

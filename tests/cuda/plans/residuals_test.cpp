@@ -15,39 +15,38 @@ std::int64_t launches(const kernels::cuda::Recording& recording, const std::stri
                                [&](const auto& activity) { return recording.names[activity.name] == name; });
 }
 
-kernels::cuda::Recording step_of(const char* model, const char* method, int devices) {
-  PlanRequest request = ask(model, "dgx-a100:1", method, 4, 1);
-  request.cluster = take_part(request.cluster, 1, devices);
+kernels::cuda::Recording step_of(const char* model) {
+  PlanRequest request = ask(model, "dgx-a100:1", "data", 4, 1);
+  request.cluster = take_part(request.cluster, 1, 1);
   request.training.dtype = DType::BF16;
   const Planned made = planned(request);
   EXPECT_TRUE(made.plan.has_value()) << made.reason;
-  CudaBackend backend({.precision = {}, .graphs = false}, devices);
+  CudaBackend backend({.precision = {}, .graphs = false}, 1);
   kernels::cuda::start_recording();
   (void)run_program(made.graph, made.program, made.check, {.keep_tensors = false}, backend);
   return kernels::cuda::stop_recording();
 }
 
-// Two norms in each of two layers, whose inputs have a residual; that of the last norm of all has none.
+// Two norms in each of two layers, whose inputs have a residual; that of Llama's last norm has none.
 TEST(Residuals, AreAddedByTheDerivativesOfNorms) {
   if (!kernels::cuda::can_record()) GTEST_SKIP() << "this build cannot record";
-  const auto gpt = step_of("gpt:layers=2,hidden=64,heads=4,seq=8,vocab=32", "data", 1);
+  const auto gpt = step_of("gpt:layers=2,hidden=64,heads=4,seq=8,vocab=32");
   EXPECT_EQ(launches(gpt, "layer_norm_backward_and_sum"), 4);
-  EXPECT_EQ(launches(gpt, "layer_norm_backward"), 1);
+  EXPECT_EQ(launches(gpt, "layer_norm_backward"), 0);
   EXPECT_EQ(launches(gpt, "layer_norm_of_sum"), 0);  // products end with the sums
-  EXPECT_EQ(launches(gpt, "layer_norm"), 5);
-  const auto llama = step_of("llama:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=8,vocab=32", "data", 1);
+  EXPECT_EQ(launches(gpt, "layer_norm"), 4);
+  const auto llama = step_of("llama:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=8,vocab=32");
   EXPECT_EQ(launches(llama, "rms_norm_backward_and_sum"), 4);
   EXPECT_EQ(launches(llama, "rms_norm_backward"), 1);
 }
 
-// Products split over two devices are summed by both before the residual is added: all norms but the first follow a
-// sum.
-TEST(Residuals, AreAddedWithTheNormWhereProductsAreSplit) {
+// What experts made is combined, which is no product: the sum behind it is the next norm's.
+TEST(Residuals, AreAddedWithTheNormBehindExperts) {
   if (!kernels::cuda::can_record()) GTEST_SKIP() << "this build cannot record";
-  const auto llama =
-      step_of("llama:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=128,seq=8,vocab=32", "megatron:tp=2,pp=1", 2);
-  EXPECT_EQ(launches(llama, "rms_norm_of_sum"), 2 * 4);
-  EXPECT_EQ(launches(llama, "rms_norm"), 2 * 1);
+  const auto mixtral =
+      step_of("mixtral:layers=2,hidden=64,heads=4,kv_heads=2,intermediate=64,seq=8,vocab=32,experts=4,top_k=2");
+  EXPECT_EQ(launches(mixtral, "rms_norm_of_sum"), 2);
+  EXPECT_EQ(launches(mixtral, "rms_norm"), 3);
 }
 
 }  // namespace
