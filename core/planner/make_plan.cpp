@@ -380,9 +380,18 @@ PlanningResult plan_and_bound(const PlanRequest& asked, const CostModel& costs, 
   PlanRequest request = asked;
   std::optional<AnswerRecord> record;
   if (asked.record != nullptr) request.record = &record.emplace(*asked.record);
+  // What comes after the search asks, too, and then leaves out the rest.
+  std::atomic<bool> stopped = false;
+  if (asked.stop)
+    request.stop = [&] {
+      if (!stopped && asked.stop()) stopped = true;
+      return stopped.load();
+    };
   NearPlans near;
   std::vector<PlanOfGraph> eased;
   PlanningResult result = plan_request(request, costs, evaluator, may_refine(request) ? &near : nullptr, &eased);
+  const auto note_stop = [&] { result.log.interrupted = result.log.interrupted || stopped; };
+  note_stop();
   const bool plain = evaluator.plain() == nullptr || request.search.launch_for != nullptr;
   if (plain && !result.plan) return result;
   const Seconds bound = work_bound(request, costs);
@@ -391,8 +400,11 @@ PlanningResult plan_and_bound(const PlanRequest& asked, const CostModel& costs, 
     result = faster_of_simple_methods(request, std::move(result), bound, costs, evaluator, planner);
   }
   AnswerRecord* heard = record ? &*record : nullptr;
+  note_stop();
   refine(result, near, request, costs, evaluator, heard);
+  note_stop();
   refine_borders(result, std::move(eased), request, costs, evaluator, heard);
+  note_stop();
   choose_forms(result, request, costs, evaluator, heard);
   if (result.plan) set_lower_bounds(result, bound);
   return result;

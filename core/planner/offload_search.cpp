@@ -38,7 +38,8 @@ PlanningResult search_offload(const PlanRequest& request, const OffloadPlanner& 
   std::vector<FrontPoint> front;
   SearchLog log;
   for (const Offload choice : choices_of(request)) {
-    if (best && (log.interrupted || (request.stop && request.stop()))) break;
+    if (best && request.stop && request.stop()) log.interrupted = true;
+    if (best && log.interrupted) break;
     PlanRequest own = request;
     own.search.any_offload = false;
     own.training.offload = choice;

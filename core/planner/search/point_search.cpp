@@ -390,6 +390,7 @@ bool PointSearch::search_one_stage(ScheduleKind schedule, PlanIncumbent& incumbe
   for (int way = 0; way <= variants && !context_.stopped(); ++way) {
     set_spans(cost_spans(context_, *point_.cut, *point_.structure, point_.space,
                          context_.request.cluster.usable_memory(), {}, way));
+    if (point_.spans.search->interrupted()) break;
     better = search_one_stage(schedule, way, incumbent) || better;
   }
   if (better) incumbent.bound_sharding(own.search->sharding_bound());
@@ -432,6 +433,7 @@ bool PointSearch::search_one_stage(ScheduleKind schedule, std::optional<int> way
     again = memory.again({search.estimate(cost), verdict.peak, found, time > (1.0 + 1e-9) * free});
     // The strategies of the one stage were chosen under the old memory limit: the spans are solved again.
     if (again) set_spans(cost_spans(context_, *point_.cut, *point_.structure, point_.space, memory.asked(), {}, way));
+    if (point_.spans.search->interrupted()) break;
   }
   return better;
 }
