@@ -1,0 +1,1 @@
+../../golden/search/look.sh

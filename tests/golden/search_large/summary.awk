@@ -1,0 +1,1 @@
+../../golden/search/summary.awk
