@@ -113,11 +113,39 @@ TEST(ClusterLayers, AgreesWithEnumerationOnRandomInputs) {
   }
 }
 
+// Of each number the least and the greatest that are taken, and those next to them that are not. Ops are 0, 1 and 2.
 TEST(ClusterLayers, RefusesInputThatIsNoChainOfOps) {
-  EXPECT_THROW((void)cluster_layers({std::vector<Flops>(2, Flops(1)), {}, 3, 0.5}), InputError);
-  EXPECT_THROW((void)cluster_layers({std::vector<Flops>(2, Flops(1)), {{1, {0}, Bytes(1)}}, 1, 0.5}), InputError);
-  EXPECT_THROW((void)cluster_layers({std::vector<Flops>(2, Flops(1)), {}, 1, 0.5, {1.0}}), InputError);
-  EXPECT_THROW((void)cluster_layers({std::vector<Flops>(2, Flops(1)), {}, 1, 0.5, {1.0, -1.0}}), InputError);
+  const auto takes = [](auto change) {
+    LayerClusteringInput input{std::vector<Flops>(3, Flops(1)), {{0, {1}, Bytes(1)}}, 1, 0.5};
+    change(input);
+    try {
+      (void)cluster_layers(input);
+      return true;
+    } catch (const InputError&) {
+      return false;
+    }
+  };
+  const auto layers = [&](int count) { return takes([&](auto& input) { input.layers = count; }); };
+  EXPECT_TRUE(layers(1) && layers(3));
+  EXPECT_FALSE(layers(0) || layers(4));
+  const auto epsilon = [&](double share) { return takes([&](auto& input) { input.epsilon = share; }); };
+  EXPECT_TRUE(epsilon(0.0));
+  EXPECT_FALSE(epsilon(-1e-9));
+  const auto use = [&](int made_by, std::vector<int> read_by) {
+    return takes([&](auto& input) { input.uses = {{made_by, std::move(read_by), Bytes(1)}}; });
+  };
+  EXPECT_TRUE(use(0, {1, 2}) && use(1, {2}) && use(2, {}));
+  EXPECT_FALSE(use(-1, {1}) || use(3, {}) || use(0, {0}) || use(1, {0}) || use(0, {3}) || use(0, {1, 3}));
+  const auto starts = [&](std::vector<int> at) {
+    return takes([&](auto& input) { input.starts = std::move(at), input.layers = 3; });
+  };
+  EXPECT_TRUE(starts({}) && starts({1}) && starts({2}) && starts({1, 2}));
+  EXPECT_FALSE(starts({0}) || starts({3}) || starts({1, 1}) || starts({2, 1}) || starts({1, 3}));
+  const auto work = [&](std::vector<double> of_ops) {
+    return takes([&](auto& input) { input.work = std::move(of_ops); });
+  };
+  EXPECT_TRUE(work({}) && work({0.0, 0.0, 1.0}));
+  EXPECT_FALSE(work({1.0, 1.0}) || work({1.0, 1.0, 1.0, 1.0}) || work({1.0, 1.0, -1e-9}));
 }
 
 // Four products in a row, h1 = x w0, h2 = h1 w1, ..., with the backward and update op of the last two written out by

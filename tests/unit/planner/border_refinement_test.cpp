@@ -92,6 +92,41 @@ TEST(StagePieces, OfAStageThatIsCutAreLongEnough) {
   EXPECT_GT(cut, 20);
 }
 
+// Of three stages, the second wherever it may begin and end: with parameters, or with none, so that its backward has no
+// second half.
+TEST(StagePieces, TakeAsLongWhetherOrNotTheBackwardIsSplitInTwo) {
+  const std::string model = "mlp:layers=2,hidden=64";
+  const TrainingOptions training{.batch = 16, .microbatches = 4};
+  const Graph graph = build_training_graph(find_model(model), training);
+  const std::vector<OpId> ops = forward_ops(graph);
+  int without_weights = 0;
+  for (std::size_t second = 1; second < ops.size(); ++second)
+    for (std::size_t third = second + 1; third < ops.size(); ++third) {
+      const auto pieces = [&](ScheduleKind schedule) {
+        const HandPlan made = by_hand(
+            model, "cpu:3", training,
+            {{"", {1}, {}}, {graph.op(ops[second]).name, {1}, {}}, {graph.op(ops[third]).name, {1}, {}}}, schedule);
+        return cut_into_pieces({made.plan, std::make_shared<const Graph>(made.graph)}, *made.costs);
+      };
+      const StagePieces whole = pieces(ScheduleKind::OneFOneB), halves = pieces(ScheduleKind::ZeroBubbleH1);
+      ASSERT_EQ(whole.first_of_stage, halves.first_of_stage);
+      ASSERT_EQ(whole.pieces.size(), halves.pieces.size());
+      for (std::size_t p = 0; p < whole.pieces.size(); ++p) {
+        const StagePiece &a = whole.pieces[p], &b = halves.pieces[p];
+        EXPECT_EQ(a.begin, b.begin);
+        EXPECT_EQ(a.forward, b.forward) << second << ", " << third << ", piece " << p;
+        EXPECT_NEAR(a.backward / b.backward, 1.0, 1e-9) << second << ", " << third << ", piece " << p;
+        EXPECT_EQ(a.update, b.update);
+        EXPECT_EQ(a.weight, Seconds(0.0));
+        EXPECT_LE(b.weight, (1.0 + 1e-9) * b.backward);
+        without_weights += b.weight == Seconds(0.0) ? 1 : 0;
+      }
+      // The first stage makes gradients of parameters alone.
+      EXPECT_NEAR(halves.pieces.front().weight / halves.pieces.front().backward, 1.0, 1e-9);
+    }
+  EXPECT_GT(without_weights, 5);
+}
+
 // A clip takes thousands of times less than the products around it: as a stage it is a piece, however short.
 TEST(StagePieces, BeginWhereStagesDoHoweverShortOneIs) {
   const HandPlan made = by_hand("mlp:layers=1,hidden=4096", "cpu:3", {.batch = 4096, .microbatches = 1},

@@ -228,6 +228,24 @@ TEST(SmallDegrees, NeedNearlyWhatTheirPlansTake) {
   }
 }
 
+// Seven devices suit neither four samples, two heads nor two blocks.
+TEST(SmallDegrees, OfWhichNoneIsLaunchedTellWhatTheyBreakMostOften) {
+  Small small("megatron");
+  small.request.cluster = find_cluster("cpu:7");
+  const AllDegrees all = all_degrees(small.even, small.request);
+  ASSERT_TRUE(all.legal.empty());
+  std::set<std::int64_t> counts;
+  std::string most;
+  for (const auto& [rule, count] : all.broken)
+    if (counts.insert(count).second && count == *counts.rbegin()) most = rule;
+  ASSERT_GT(counts.size(), 1u);
+  const PlanningResult found = small.search(1e9);
+  EXPECT_FALSE(found.plan);
+  EXPECT_EQ(
+      found.reason,
+      fmt::format("megatron launches none of {} combinations of degrees on 7 devices; most often {}", all.tried, most));
+}
+
 // Of few combinations all may be planned, and none simulated, when the search is asked to stop.
 TEST(SmallDegrees, ThereIsAPlanWheneverTheSearchIsStopped) {
   Small small("fsdp");
