@@ -246,11 +246,11 @@ void CandidateRanking::rank_others(const StageTable& table, const CandidateReque
       for (const TablePipeline& pipeline : pipelines)
         if (!request.stopped()) add(pipeline, request, ranking);
   };
-  std::vector<Seconds> latencies;
-  if (!found.all && !request.stages && by_step) latencies = least_latencies_of(table, request);
+  const bool other_numbers = !found.all && !request.stages && by_step;
+  const std::vector<Seconds> latencies = other_numbers ? least_latencies_of(table, request) : std::vector<Seconds>{};
   const auto cannot_win = [&](int stages) { return takes_too_long(latencies, stages, request, ranking); };
   // Near the best of one number of stages there are many much like it: try the best of the other numbers.
-  if (!found.all && !request.stages && by_step)
+  if (other_numbers)
     add_each(find_each(max_stages, request, [&](int n) {
       if (cannot_win(n + 1)) return std::vector<TablePipeline>{};
       StageDpRequest own = dp;
@@ -258,7 +258,7 @@ void CandidateRanking::rank_others(const StageTable& table, const CandidateReque
       const auto pipeline = fastest_training(table, own);
       return pipeline ? std::vector{*pipeline} : std::vector<TablePipeline>{};
     }));
-  if (!found.all && request.thorough && !request.stages && by_step) {
+  if (other_numbers && request.thorough) {
     const StageTable passes = without_steps(table);
     for (int n = 1; n <= max_stages && !request.stopped(); ++n) {
       if (cannot_win(n)) continue;
