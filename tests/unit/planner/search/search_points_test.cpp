@@ -313,6 +313,13 @@ TEST(SmallSearch, IsOfAFewRunsAndOps) {
   EXPECT_FALSE(small(23, 128, LogicalMeshSpace::ThreeDimensional));
 }
 
+// 16 devices times 128 micro-batches are 2048.
+TEST(LargePrograms, AreOfMoreThanAFewDevicesTimesMicrobatches) {
+  const PlanRequest request = ask("mlp:layers=1,hidden=4", "cpu:16", "pipeshard", 256, Auto{});
+  EXPECT_FALSE(is_large(request, 128));
+  EXPECT_TRUE(is_large(request, 129));
+}
+
 // Smaller micro-batches answer sooner.
 TEST(ServingSearch, BeginsWithTheSmallestMicrobatches) {
   PlanRequest request = ask("mlp:layers=1,hidden=4", "cpu:2", "pipeshard", 16, Auto{});
