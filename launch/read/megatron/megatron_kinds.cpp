@@ -87,7 +87,8 @@ void read_flags_of_adapters(ReadingJob& job) {
   Settings& s = job.settings();
   if (s.has("qlora")) expect_whole_model(job, "qlora", "adapters of a quantised model");
   for (const char* key : {"lora-r", "lora-rank"})
-    if (const auto rank = s.integer(key)) take_adapters(job, key, *rank, listed_words(s, "lora-target-modules"));
+    if (const auto rank = s.integer(key); rank && !job.adapters)
+      take_adapters(job, key, *rank, listed_words(s, "lora-target-modules"));
   if (!job.adapters && s.has("lora-target-modules")) expect_whole_model(job, "lora-target-modules", "adapters");
 }
 

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/read/megatron/megatron_swift.h"
 
+#include <utility>
+
+#include "launch/read/adapters.h"
 #include "launch/syntax/numbers.h"
 
 namespace meshwright {
@@ -10,9 +13,16 @@ void read_swift(ReadingJob& job) {
   LaunchSetup& setup = job.reading.setup;
   setup.release = "ms-swift 26aee6f1";
   s.rename({{"max-length", "seq-length"}});
-  for (const char* key : {"train-type", "tuner-type", "quant-bits"})
-    if (const std::string kind = s.text_or_nothing(key); !kind.empty() && kind != "full")
+  for (const char* key : {"train-type", "tuner-type", "quant-bits"}) {
+    const std::string kind = s.text_or_nothing(key);
+    if (kind == "lora") {
+      std::vector<std::string> targets = listed_words(s, "target-modules");
+      if (targets.empty()) targets = {"all-linear"};
+      take_adapters(job, key, s.integer("lora-rank").value_or(8), std::move(targets));
+    } else if (!kind.empty() && kind != "full") {
       expect_whole_model(job, key, kind);
+    }
+  }
   if (truth_value(s.text_or_nothing("freeze-llm")).value_or(false))
     expect_whole_model(job, "freeze-llm", "what is beside a frozen language model");
   const auto usual = [&](const char* key, const char* value) {

@@ -148,9 +148,11 @@ TEST(MsSwift, IsMegatronWithDefaultsOfItsOwn) {
 }
 
 TEST(MsSwift, RefusesWhatTrainsNotAllWeights) {
-  EXPECT_NE(refused("sft.sh", "megatron sft --model llama-3.1-8b --tuner_type lora --tensor_model_parallel_size 2\n")
-                .find("trains lora"),
-            std::string::npos);
+  const std::string command = "megatron sft --model llama-3.1-8b --tensor_model_parallel_size 2 --tuner_type ";
+  EXPECT_NE(refused("sft.sh", command + "lora_llm\n").find("trains lora_llm"), std::string::npos);
+  EXPECT_EQ(adapters_of(read("sft.sh", command + "lora\n")), (Adapters{8, 0}));
+  EXPECT_EQ(adapters_of(read("sft.sh", command + "lora --lora_rank 32 --target_modules linear_qkv linear_proj\n")),
+            (Adapters{32, 1}));
   EXPECT_NE(
       refused("dpo.sh", "megatron rlhf --model llama-3.1-8b --tensor_model_parallel_size 2\n").find("megatron rlhf"),
       std::string::npos);
