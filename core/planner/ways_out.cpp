@@ -10,275 +10,15 @@
 #include "core/base/divisors.h"
 #include "core/base/errors.h"
 #include "core/base/text.h"
+#include "core/planner/changed_requests.h"
 #include "core/planner/search/stage_space.h"
 
 namespace meshwright {
 
 namespace {
 
-constexpr int kMaxHosts = 4096;
-constexpr int kMaxHostDoublings = 4;  // beyond the hosts that hold weights and state alone
-constexpr int kFewDevices = 8;        // with at most so many devices, a small request is planned as it is
-constexpr int kMaxSimulated = 6;      // plans of a narrow request that are simulated whole
-
-struct Step {
-  std::string change;
-  PlanRequest request;
-};
-// Ever larger changes of one sort: the first that fits is the way out.
-struct Ladder {
-  WayOut::Kind kind;
-  std::vector<Step> steps;
-  std::optional<std::size_t> way = {};  // the smallest change known to fit, in WaysOut::ways
-};
-
-template <class Change>
-Step step(const PlanRequest& request, std::string text, const Change& change) {
-  Step made{std::move(text), request};
-  made.request.goal.front = false;
-  made.request.stage_profile.keep = false;
-  made.request.stage_profile.file = nullptr;  // of other spans
-  made.request.steps = nullptr;               // these searches are not the one that was asked for
-  change(made.request);
-  return made;
-}
-
-// Bytes held throughout the step, whatever the sharding: weights and optimizer state, each counted once.
-struct HeldBytes {
-  Bytes weights{0.0}, state{0.0};
-};
-
-HeldBytes held_by(const PlanRequest& request) {
-  const Graph graph = build_step_graph(request.model, request.training_with(1), request.first_schedule());
-  HeldBytes held;
-  for (const Tensor& tensor : graph.tensors()) {
-    if (tensor.kind == TensorKind::Parameter) held.weights += tensor.bytes();
-    if (tensor.kind == TensorKind::OptimizerState) held.state += tensor.bytes();
-  }
-  return held;
-}
-
-// Without what the request keeps on the hosts, or may keep there.
-HeldBytes on_devices(HeldBytes held, const PlanRequest& request) {
-  if (request.search.any_offload) return {};
-  if (has(request.training.offload, Offload::Weights)) held.weights = Bytes(0.0);
-  if (has(request.training.offload, Offload::Optimizer)) held.state = Bytes(0.0);
-  return held;
-}
-
-// False: too large by these bytes alone. `of_all`: held_by.
-bool may_fit(const HeldBytes& of_all, const PlanRequest& request) {
-  const HeldBytes held = on_devices(of_all, request);
-  Bytes total(0.0), smallest = request.cluster.groups.front().usable_memory();
-  for (const HostGroup& group : request.cluster.groups) {
-    total += static_cast<double>(group.devices()) * group.usable_memory();
-    smallest = std::min(smallest, group.usable_memory());
-  }
-  const double devices = request.cluster.devices();
-  switch (request.search.method.kind) {
-    case Method::Kind::Data:
-      return held.weights + held.state <= smallest;
-    case Method::Kind::Zero1:
-    case Method::Kind::Zero2:
-      return held.weights + held.state / devices <= smallest;
-    default:
-      return held.weights + held.state <= total;
-  }
-}
-
-std::vector<Ladder> recomputations(const PlanRequest& request) {
-  if (!request.trains() || request.any_recompute()) return {};
-  const Recompute asked = std::get<Recompute>(request.search.recompute);
-  Ladder ladder{WayOut::Kind::Recomputation, {}};
-  for (const Recompute more : {Recompute::Selective, Recompute::Full}) {
-    if (more == asked || asked == Recompute::Full) continue;
-    ladder.steps.push_back(step(request, fmt::format("--recompute {}", name_of(more)), [&](PlanRequest& changed) {
-      changed.search.recompute = more;
-      changed.search.recompute_layers.clear();
-      changed.search.recompute_modules = RecomputeModules::None;
-    }));
-  }
-  const Step each = step(request, "--recompute auto", [](PlanRequest& changed) {
-    changed.search.recompute = Auto{};
-    changed.search.recompute_layers.clear();
-    changed.search.recompute_modules = RecomputeModules::None;
-  });
-  return {std::move(ladder), {WayOut::Kind::Recomputation, {each}}};
-}
-
-Ladder methods(const PlanRequest& request, WayOut::Kind kind, const std::vector<const char*>& names) {
-  Ladder ladder{kind, {}};
-  for (const char* name : names)
-    ladder.steps.push_back(step(request, fmt::format("--method {}", name),
-                                [&](PlanRequest& changed) { changed.search.method = method_from_text(name); }));
-  return ladder;
-}
-
-std::vector<Ladder> methods(const PlanRequest& request) {
-  std::vector<Ladder> ladders;
-  std::vector<const char*> next = {"zero1", "zero2", "zero3"};
-  switch (request.search.method.kind) {
-    case Method::Kind::Pipeshard:
-      return {};
-    case Method::Kind::Data:
-      break;
-    case Method::Kind::Zero1:
-      next = {"zero2", "zero3"};
-      break;
-    case Method::Kind::Zero2:
-      next = {"zero3"};
-      break;
-    default:
-      next.clear();
-  }
-  // What is copied between groups may be split over all devices first.
-  if (request.search.method.shard)
-    next.insert(next.begin(), request.search.method.kind == Method::Kind::Zero1   ? "zero1"
-                              : request.search.method.kind == Method::Kind::Zero2 ? "zero2"
-                                                                                  : "zero3");
-  // A mesh given for one stage suits its method: other methods use its axes for something else.
-  ladders.push_back(methods(request, WayOut::Kind::ZeroLevel, next));
-  if (request.search.logical_mesh) return ladders;
-  if (request.search.method.one_stage() && request.search.method.kind != Method::Kind::Shard)
-    ladders.push_back(methods(request, WayOut::Kind::FreerMethod, {"shard"}));
-  ladders.push_back(methods(request, WayOut::Kind::FreerMethod, {"pipeshard"}));
-  return ladders;
-}
-
-// About twice, four and eight times as many, then one sample each, where the search was held to a number.
-// Smaller micro-batches hold fewer activations; counts have to divide the batch.
-Ladder more_microbatches(const PlanRequest& request) {
-  Ladder ladder{WayOut::Kind::MoreMicrobatches, {}};
-  const auto* asked = std::get_if<std::int64_t>(&request.search.microbatches);
-  if (asked == nullptr) return ladder;
-  const std::int64_t batch = request.training.batch;
-  std::int64_t last = *asked;
-  for (const std::int64_t times : {std::int64_t{2}, std::int64_t{4}, std::int64_t{8}, batch}) {
-    std::int64_t count = times == batch ? std::max(batch, last + 1) : std::max(times * *asked, last + 1);
-    while (count <= batch && batch % count != 0) ++count;
-    if (count > batch) break;
-    last = count;
-    ladder.steps.push_back(step(request, fmt::format("--micro-batches {}", count),
-                                [&](PlanRequest& changed) { changed.search.microbatches = count; }));
-  }
-  return ladder;
-}
-
-Ladder other_schedule(const PlanRequest& request) {
-  if (request.first_schedule() != ScheduleKind::GPipe) return {WayOut::Kind::OtherSchedule, {}};
-  return {WayOut::Kind::OtherSchedule, {step(request, "--schedule 1f1b", [](PlanRequest& changed) {
-            changed.search.schedule = ScheduleKind::OneFOneB;
-          })}};
-}
-
-Ladder smaller_batches(const PlanRequest& request) {
-  Ladder ladder{WayOut::Kind::SmallerBatch, {}};
-  for (const std::int64_t part : {2, 4}) {
-    const std::int64_t batch = request.training.batch / part;
-    const auto* given = std::get_if<std::int64_t>(&request.search.microbatches);
-    const std::int64_t microbatches = given != nullptr ? *given : 1;
-    if (request.training.batch % part != 0 || batch % microbatches != 0) break;
-    ladder.steps.push_back(
-        step(request, fmt::format("--batch {}", batch), [&](PlanRequest& changed) { changed.training.batch = batch; }));
-  }
-  return ladder;
-}
-
-// Launch files of frameworks keep optimizer state alone on the hosts.
-Ladder offloads(const PlanRequest& request) {
-  Ladder ladder{WayOut::Kind::Offload, {}};
-  const auto& groups = request.cluster.groups;
-  const bool told = std::all_of(groups.begin(), groups.end(), [](const HostGroup& group) {
-    return group.device.host_memory.si() > 0 && group.device.host_bandwidth.si() > 0;
-  });
-  if (!request.trains() || request.search.any_offload || !told) return ladder;
-  std::vector<Offload> parts = {Offload::Optimizer};
-  if (request.search.launch_for == nullptr && request.software.empty())
-    parts.push_back(Offload::Optimizer | Offload::Activations | Offload::Weights);
-  for (const Offload part : parts) {
-    const Offload more = request.training.offload | part;
-    if (more == request.training.offload) continue;
-    ladder.steps.push_back(step(request, fmt::format("--offload {}", name_of(more)),
-                                [&](PlanRequest& changed) { changed.training.offload = more; }));
-  }
-  return ladder;
-}
-
-Ladder richer_meshes(const PlanRequest& request) {
-  const Method::Kind kind = request.search.method.kind;
-  const bool open = (kind == Method::Kind::Pipeshard || kind == Method::Kind::Shard) && !request.search.logical_mesh;
-  if (!open || request.search.logical_mesh_space == LogicalMeshSpace::ThreeDimensional)
-    return {WayOut::Kind::RicherMeshes, {}};
-  return {WayOut::Kind::RicherMeshes,
-          {step(request, "--logical-mesh-space three_dimensional",
-                [](PlanRequest& changed) { changed.search.logical_mesh_space = LogicalMeshSpace::ThreeDimensional; })}};
-}
-
-// The name of the preset of the group's hosts, such as "p3.16xlarge" for the second group of
-// "dgx-a100:1+p3.16xlarge:2"; "": the cluster is not named like that.
-std::string family_of(const Cluster& cluster, std::size_t group) {
-  const std::vector<std::string> parts = split(cluster.name, '+');
-  return parts.size() == cluster.groups.size() ? parts[group].substr(0, parts[group].find(':')) : "";
-}
-
-// "--cluster p3.16xlarge:3" where that is just the cluster with `hosts` hosts in the group, else in words.
-Step with_hosts(const PlanRequest& request, std::size_t group, int hosts) {
-  Cluster cluster = request.cluster;
-  const int more = hosts - cluster.groups[group].hosts;
-  cluster.groups[group].hosts = hosts;
-  std::string text = fmt::format("{} more {}{}", more, more == 1 ? "host" : "hosts",
-                                 cluster.uniform() ? "" : " of " + cluster.groups[group].device.name);
-  std::vector<std::string> parts = split(cluster.name, '+');
-  if (const std::string family = family_of(cluster, group); !family.empty())
-    parts[group] = fmt::format("{}:{}", family, hosts);
-  cluster.name = join(parts, "+");
-  try {
-    if (to_json(find_cluster(cluster.name)) == to_json(cluster)) text = "--cluster " + cluster.name;
-  } catch (const std::runtime_error&) {
-    // Not a preset, or not for so many hosts; a file that is not there.
-  }
-  if (!text.starts_with("--")) cluster.name = fmt::format("{} and {}", request.cluster.name, text);
-  return step(request, text, [&](PlanRequest& changed) { changed.cluster = cluster; });
-}
-
-std::vector<Ladder> more_hosts(const PlanRequest& request, const HeldBytes& held) {
-  // Stages and meshes that are given leave other devices idle.
-  if (request.search.method.kind == Method::Kind::Manual || request.search.logical_mesh) return {};
-  std::vector<Ladder> ladders;
-  for (std::size_t g = 0; g < request.cluster.groups.size(); ++g) {
-    const HostGroup& group = request.cluster.groups[g];
-    if (family_of(request.cluster, g) == "cpu") continue;  // threads of this machine: there is no second one
-    std::set<int> hosts = {group.hosts + 1, 2 * group.hosts};
-    if (request.cluster.uniform()) {
-      const double host = group.devices_per_host * group.usable_memory().si();
-      const double min_hosts = std::ceil((held.weights + held.state).si() / host);
-      int power = 1;
-      while (power < min_hosts && power < kMaxHosts) power *= 2;
-      // Activations may need more hosts than that.
-      for (int doublings = 0; power > 2 * group.hosts && doublings < kMaxHostDoublings; ++doublings, power *= 2)
-        hosts.insert(power);
-    }
-    Ladder ladder{WayOut::Kind::MoreDevices, {}};
-    for (const int count : hosts)
-      if (count <= kMaxHosts) ladder.steps.push_back(with_hosts(request, g, count));
-    ladders.push_back(std::move(ladder));
-  }
-  return ladders;
-}
-
-std::vector<Ladder> all_ladders(const PlanRequest& request, const HeldBytes& held) {
-  std::vector<Ladder> ladders = recomputations(request);
-  const auto add = [&](std::vector<Ladder> more) { std::move(more.begin(), more.end(), std::back_inserter(ladders)); };
-  add(methods(request));
-  add({more_microbatches(request), other_schedule(request), smaller_batches(request), offloads(request)});
-  add(more_hosts(request, on_devices(held, request)));
-  add({richer_meshes(request)});
-  for (Ladder& ladder : ladders)
-    ladder.steps.erase(std::remove_if(ladder.steps.begin(), ladder.steps.end(),
-                                      [&](const Step& s) { return !may_fit(held, s.request); }),
-                       ladder.steps.end());
-  return ladders;
-}
+constexpr int kFewDevices = 8;    // with at most so many devices, a small request is planned as it is
+constexpr int kMaxSimulated = 6;  // plans of a narrow request that are simulated whole
 
 bool is_planned_in_full(const PlanRequest& request) {
   return request.cluster.devices() <= kFewDevices && is_small(request);
@@ -373,14 +113,14 @@ class Explorer {
 
   // Every ladder's first step before any second, so that the limit cuts all alike. Of large requests the largest change
   // of a ladder comes before that: where it is in vain, all are.
-  WaysOut climb(std::vector<Ladder> ladders) {
-    for (Ladder& ladder : ladders) {
+  WaysOut climb(std::vector<ChangeLadder> ladders) {
+    for (ChangeLadder& ladder : ladders) {
       if (is_at_end()) return std::move(found_);
       probe(ladder);
     }
     for (std::size_t rung = 0;; ++rung) {
       bool higher = false;
-      for (Ladder& ladder : ladders) {
+      for (ChangeLadder& ladder : ladders) {
         if (rung >= ladder.steps.size()) continue;
         if (is_at_end()) return std::move(found_);
         higher = true;
@@ -397,7 +137,7 @@ class Explorer {
   [[nodiscard]] bool is_at_end() const { return calls_ >= limits_.planning_calls || stopped(); }
 
   // Tries the last step of a ladder of several. More hosts are not probed: the most take the longest to plan.
-  void probe(Ladder& ladder) {
+  void probe(ChangeLadder& ladder) {
     if (ladder.kind == WayOut::Kind::Recomputation && full_is_in_vain_) {
       // Where no layer's activations fit that are all recomputed, none fit that a few keep.
       give_up(ladder);
@@ -416,13 +156,13 @@ class Explorer {
     }
   }
 
-  void give_up(Ladder& ladder) {
-    for (const Step& left : ladder.steps) found_.in_vain.push_back(left.change);
+  void give_up(ChangeLadder& ladder) {
+    for (const RequestChange& left : ladder.steps) found_.in_vain.push_back(left.change);
     ladder.steps.clear();
   }
 
   // A way that fits takes the place of a larger change of its ladder.
-  void note(Ladder& ladder, WayOut way) {
+  void note(ChangeLadder& ladder, WayOut way) {
     if (ladder.way) {
       found_.ways[*ladder.way] = std::move(way);
       return;
@@ -431,7 +171,7 @@ class Explorer {
     found_.ways.push_back(std::move(way));
   }
 
-  Outcome try_step(Ladder& ladder, Step tried) {
+  Outcome try_step(ChangeLadder& ladder, RequestChange tried) {
     const bool in_full = is_planned_in_full(tried.request);
     ++calls_;
     const CostContext context = cost_context_of_(tried.request.cluster);
@@ -487,7 +227,7 @@ void keep_best(std::vector<WayOut>& ways, std::size_t max) {
 WaysOut find_ways_out(const PlanRequest& request, const PlanningResult& failed, const CostContextOf& cost_context_of,
                       const WaysOutLimits& limits) {
   if (failed.plan || !failed.too_large) return {};
-  WaysOut found = Explorer(request, cost_context_of, limits).climb(all_ladders(request, held_by(request)));
+  WaysOut found = Explorer(request, cost_context_of, limits).climb(change_ladders(request));
   keep_best(found.ways, limits.ways);
   const Seconds before = failed.too_large->step_time / static_cast<double>(request.training.batch);
   if (before.si() > 0.0)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files of trainers over FSDP that stand alone (llm-foundry, NeMo Automodel, torchtune, LitGPT), Primus's experiments,
-// and programs that are known and not read.
+// Files of trainers over FSDP that stand alone (llm-foundry, NeMo Automodel, torchtune, LitGPT),
+// of NeMo's first trainer, and programs that are known and not read.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -279,62 +279,6 @@ TEST(NanoGpt, AccumulatesOverAllDevices) {
         (void)read_files({{"eval.py", "batch_size = 8\neval_iters = 5\neval_only = True\ninit_from = 'gpt2'\n"}});
       }),
       "does not train it");
-}
-
-// --- Primus ---
-
-const std::string kPrimus =
-    "work_group: amd\nmodules:\n  pre_trainer:\n    framework: megatron\n    model: ${PRIMUS_MODEL:llama}.yaml\n"
-    "    overrides:\n      micro_batch_size: 2\n      global_batch_size: ${PRIMUS_GBS:64}\n      seq_length: 4096\n"
-    "      tensor_model_parallel_size: 1\n      recompute_granularity: full\n      recompute_method: block\n"
-    "      recompute_num_layers: 0\n";
-const GivenFile kPrimusBase = {
-    "base.yaml",
-    "extends:\n  - language_model.yaml\nswiglu: true\nadd_bias_linear: false\nposition_embedding_type: rope\n"
-    "normalization: RMSNorm\nuntie_embeddings_and_output_weights: true\ngroup_query_attention: true\n"};
-const GivenFile kPrimusModel = {
-    "llama.yaml",
-    "extends:\n  - base.yaml\nnum_layers: 32\nhidden_size: 4096\nffn_hidden_size: 14336\nnum_attention_heads: 32\n"
-    "num_query_groups: 8\ntokenizer_model: meta-llama/Llama-3.1-8B\n"};
-
-TEST(Primus, LaysAnExperimentOverTheFilesOfItsModel) {
-  const LaunchReading reading = read_files({{"run.yaml", kPrimus}, kPrimusModel, kPrimusBase});
-  EXPECT_EQ(parameters_of(reading), 8'030'261'248);  // those of Llama 3.1 8B
-  EXPECT_EQ(reading.setup.global_batch(), 64);
-  EXPECT_EQ(reading.setup.degrees.zero, 1);                     // its distributed optimizer
-  EXPECT_EQ(reading.setup.degrees.recompute, Recompute::None);  // of no layers
-  EXPECT_FALSE(reading.setup.degrees.sequence_parallel);
-  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
-  LaunchInput more{.files = {{"run.yaml", kPrimus}, kPrimusModel, kPrimusBase}};
-  more.variables["PRIMUS_GBS"] = "128";
-  EXPECT_EQ(read_launch(read_launch_text(more), {1, 8}, {}).setup.global_batch(), 128);
-}
-
-TEST(Primus, RefusesAModelWhoseFilesAreNotThere) {
-  EXPECT_SAYS(refusal([&] { (void)read_files({{"run.yaml", kPrimus}, kPrimusModel}); }), "give them as further files");
-  EXPECT_SAYS(refused("work_group: amd\nmodules:\n  sft_trainer:\n    framework: megatron\n"), "has no pre_trainer");
-  GivenFile other = kPrimusBase;
-  other.text += "model_type: diffusion\n";
-  EXPECT_SAYS(refusal([&] { (void)read_files({{"run.yaml", kPrimus}, kPrimusModel, other}); }), "'diffusion'");
-}
-
-TEST(Primus, HasMambaLayersWhereItsModelIsOfThatType) {
-  GivenFile mamba = kPrimusBase;
-  mamba.text += "model_type: mamba\nmamba_num_groups: 8\n";
-  EXPECT_EQ(read_files({{"run.yaml", kPrimus}, kPrimusModel, mamba}).setup.model.family, "hybrid");
-}
-
-TEST(Primus, FineTunesAllWeightsAsItTrainsThem) {
-  std::string tuning = kPrimus;
-  tuning.replace(tuning.find("pre_trainer"), 11, "post_trainer");
-  const std::string stage = "      stage: sft\n      lora:\n        enabled: ";
-  const LaunchReading reading = read_files({{"run.yaml", tuning + stage + "false\n"}, kPrimusModel, kPrimusBase});
-  EXPECT_EQ(parameters_of(reading), 8'030'261'248);
-  EXPECT_TRUE(unread(reading).empty()) << unread(reading).front();
-  const std::string ranks = "true\n        dim: 8\n        target_modules: [linear_qkv]\n";
-  const LaunchReading tuned = read_files({{"run.yaml", tuning + stage + ranks}, kPrimusModel, kPrimusBase});
-  EXPECT_EQ(tuned.setup.model.more.at("lora_rank"), 8);
-  EXPECT_EQ(tuned.setup.model.more.at("lora_targets"), 2);  // queries, keys and values
 }
 
 // --- NeMo's first trainer ---
