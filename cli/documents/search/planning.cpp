@@ -83,14 +83,15 @@ PlanningOutcome search_once(const PlanRequest& request, const Costs& costs) {
 }  // namespace
 
 // A search knows of memory beside tensors only as a share of a device. Where a plan's own figures are more, it is made
-// again with less.
+// again with less, a few times at most: a plan that still lacks room says so.
 PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::string& lead) {
   Progress progress;
   if (request.steps == nullptr) request.progress = [&](const std::string& text) { progress(lead + text); };
   const Cluster cluster = request.cluster;
-  for (;;) {
+  constexpr int kMostAgain = 2;
+  for (int again = 0;; ++again) {
     PlanningOutcome found = search_once(request, costs);
-    if (!found.planned || found.interrupted ||
+    if (!found.planned || found.interrupted || again == kMostAgain ||
         !leave_room(request.cluster,
                     gpu_memory_use(found.planned->plan, found.planned->result.graph, found.planned->loaded.program))) {
       if (found.planned) {
