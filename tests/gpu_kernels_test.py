@@ -10,7 +10,7 @@ EXPECTED = {
     "memory": """bias_add bias_gradient gelu gelu_backward silu silu_backward multiply add convert dropout copy_tile add_tile reduce copy_strided
         reduce_sum layer_norm layer_norm_backward layer_norm_parameter_backward rms_norm rms_norm_backward rms_norm_parameter_backward layer_norm_of_sum layer_norm_backward_and_sum
         rms_norm_of_sum rms_norm_backward_and_sum softmax
-        softmax_backward embedding embedding_backward row_max sum_exp cross_entropy cross_entropy_backward rotary top_k_slots gate_weights
+        softmax_backward embedding embedding_backward row_max sum_exp cross_entropy_rows cross_entropy cross_entropy_backward rotary top_k_slots gate_weights
         gate_weights_backward one_hot_slots scatter_tokens gather_tokens gather_weights_backward adam_update momentum_update sum_squares
         accumulate batch_sums batch_norm batch_norm_parameter_backward batch_norm_backward relu relu_backward max_pool max_pool_backward
         average_pool average_pool_backward""".split(),

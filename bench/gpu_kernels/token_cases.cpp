@@ -57,6 +57,14 @@ void add_loss(std::vector<MemoryCase>& all, std::int64_t rows, std::int64_t widt
                    return Body([=] { cuda::sum_exp(kStream, x, largest, out, rows, width); });
                  }});
   all.push_back(
+      {"cross_entropy_rows", kGpt, "bf16", shape, "logits -> maxima, sums", logits + 2 * per_row, [=](Operands& o) {
+         const T* x = o.numbers<T>(n);
+         float *largest = o.numbers<float>(rows), *sum = o.numbers<float>(rows);
+         return Body([=] {
+           cuda::cross_entropy_rows(kStream, x, nullptr, {.largest = largest, .sum = sum}, {rows, width, 0});
+         });
+       }});
+  all.push_back(
       {"cross_entropy", kGpt, "f32", shape_of({rows}), "maxima, sums, picked -> loss", 3 * per_row, [=](Operands& o) {
          const float *largest = o.numbers<float>(rows), *sum = o.numbers<float>(rows), *picked = o.numbers<float>(rows);
          float* out = o.numbers<float>(1);

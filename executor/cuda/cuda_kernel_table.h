@@ -108,10 +108,15 @@ struct CudaTogether {
   // read or write, nor reads what they write.
   bool (*may_pass)(std::span<const CudaOperands> held, const CudaOperands& next) = nullptr;
 };
+// The whole is named as its first op.
+[[nodiscard]] inline std::string name_of_first(std::span<const CudaOperands>, const std::string& first) {
+  return first;
+}
 // The rule for sequences that begin with an op of this kind; null: there is none.
 const CudaTogether* cuda_products_together(OpKind kind);
 const CudaTogether* cuda_residuals_together(OpKind kind);
 const CudaTogether* cuda_norms_together(OpKind kind);
+const CudaTogether* cuda_losses_together(OpKind kind);
 const CudaTogether* cuda_updates_together(OpKind kind);
 
 }  // namespace meshwright

@@ -229,7 +229,7 @@ std::optional<MeasuredTime> CudaMeasurer::measure_op(const Graph& graph, const O
     std::size_t workspace = 0;
     try {
       CudaDevice& first = device(0);
-      const auto [share, ops] = with_their_rows(graph, op);
+      const auto [share, ops] = with_their_rows(graph, op, local_sizes);
       if (share > 0.0) {
         OpsInARow row(graph, ops, local_sizes, first);
         if (row.done_together()) {

@@ -20,8 +20,8 @@ void HeldOps::hold(const CudaOperands& o) {
 }
 
 bool HeldOps::takes_first(const CudaOperands& o, const std::string& name) {
-  for (const auto family :
-       {cuda_products_together, cuda_residuals_together, cuda_norms_together, cuda_updates_together}) {
+  for (const auto family : {cuda_products_together, cuda_residuals_together, cuda_norms_together, cuda_losses_together,
+                            cuda_updates_together}) {
     const CudaTogether* together = family(o.call.kind);
     if (together == nullptr || !together->may_begin(o)) continue;
     together_ = together;

@@ -2,6 +2,7 @@
 #include "executor/cuda/ops_in_a_row.h"
 
 #include <algorithm>
+#include <map>
 
 #include "executor/cuda/cuda_device.h"
 
@@ -74,8 +75,22 @@ std::vector<const Op*> with_its_derivative(const Graph& graph, const Op& op) {
   return {&op};
 }
 
+// What a loss wants of the logits, right behind their maxima: the sums, and then the labels' logits.
+std::vector<const Op*> with_its_maxima(const Graph& graph, const Op& op) {
+  if (op.id.value == 0) return {&op};
+  const Op& before = graph.op(OpId(op.id.value - 1));
+  if (before.inputs.empty() || before.inputs[0] != op.inputs[0]) return {&op};
+  if (op.kind == OpKind::SumExp && before.kind == OpKind::RowMax && input_made_before(graph, op) == 1)
+    return {&before, &op};
+  if (op.kind != OpKind::PickLabel || before.kind != OpKind::SumExp) return {&op};
+  std::vector<const Op*> ops = with_its_maxima(graph, before);
+  if (ops.size() == 1) return {&op};
+  ops.push_back(&op);
+  return ops;
+}
+
 std::vector<const Op*> with_its_row(const Graph& graph, const Op& op) {
-  for (const auto find : {with_its_product, with_its_sum, with_its_derivative})
+  for (const auto find : {with_its_product, with_its_sum, with_its_derivative, with_its_maxima})
     if (std::vector<const Op*> found = find(graph, op); found.size() > 1) return found;
   return {&op};
 }
@@ -101,7 +116,13 @@ std::vector<std::int64_t> sizes_before(const Graph& graph, const Op& op, const O
 
 }  // namespace
 
-WithRows with_their_rows(const Graph& graph, const Op& op) {
+WithRows with_their_rows(const Graph& graph, const Op& op, const std::vector<std::int64_t>& sizes) {
+  // Sums over a part of the classes wait for the maxima of the others.
+  if (op.kind == OpKind::SumExp || op.kind == OpKind::PickLabel) {
+    const IterationSpace space = iteration_space(graph, op);
+    const auto classes = static_cast<std::size_t>(space.inputs[0].back());
+    if (sizes[classes] < space.axes[classes].size) return {0.0, {&op}};
+  }
   WithRows found{0.0, with_its_row(graph, op)};
   int all = 0, joined = 0;
   for (const Op& other : graph.ops()) {
@@ -122,12 +143,19 @@ OpsInARow::OpsInARow(const Graph& graph, const std::vector<const Op*>& ops, cons
   calls_.push_back(plan_op(graph, *ops.back(), sizes));
   for (std::size_t i = ops.size() - 1; i > 0; --i)
     calls_.insert(calls_.begin(), plan_op(graph, *ops[i - 1], sizes_before(graph, *ops[i - 1], calls_.front())));
+  std::map<TensorId, void*> made;  // what the ops so far read and write
   for (std::size_t i = 0; i < ops.size(); ++i) {
-    calls_[i].one_reader = i + 1 < ops.size() && readers_of(graph, ops[i]->outputs[0]) == 1;
+    const Op& op = *ops[i];
+    calls_[i].one_reader = i + 1 < ops.size() && readers_of(graph, op.outputs[0]) == 1;
     calls_[i].only_next_reads = calls_[i].one_reader;
-    GivenInput left;
-    if (i > 0) left = {operands_.back().outputs[0], input_made_by(graph, *ops[i], ops[i - 1]->id).value()};
-    operands_.push_back(make_operands(graph, *ops[i], calls_[i], 0, memory_, left));
+    std::vector<GivenInput> given;
+    for (std::size_t input = 0; input < op.inputs.size(); ++input)
+      if (const auto found = made.find(op.inputs[input]); found != made.end()) given.push_back({found->second, input});
+    operands_.push_back(make_operands(graph, op, calls_[i], 0, memory_, given));
+    const MeasuredOperands& operands = operands_.back();
+    for (std::size_t input = 0; input < op.inputs.size(); ++input) made[op.inputs[input]] = operands.inputs[input];
+    for (std::size_t output = 0; output < op.outputs.size(); ++output)
+      made[op.outputs[output]] = operands.outputs[output];
   }
 }
 

@@ -16,9 +16,10 @@ struct WithRows {
   double share = 0.0;
   std::vector<const Op*> ops;
 };
-[[nodiscard]] WithRows with_their_rows(const Graph& graph, const Op& op);
+// `sizes`: of the op's shard.
+[[nodiscard]] WithRows with_their_rows(const Graph& graph, const Op& op, const std::vector<std::int64_t>& sizes);
 
-// An op and those before it, each of which reads what the one before it leaves.
+// An op and those before it, each of which reads what one before it leaves or reads.
 class OpsInARow {
  public:
   // `sizes`: of the last one's shard.

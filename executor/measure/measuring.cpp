@@ -154,12 +154,13 @@ std::vector<std::int32_t> integers_of(const OpCallPlan& call, std::size_t input,
 }
 
 MeasuredOperands make_operands(const Graph& graph, const Op& op, const OpCallPlan& call, std::uint64_t key,
-                               OperandMemory& memory, GivenInput given) {
+                               OperandMemory& memory, const std::vector<GivenInput>& given) {
   MeasuredOperands operands;
   const OperandMemory::Range range = multiplies(op.kind) ? OperandMemory::kFactors : OperandMemory::kPositive;
   for (std::size_t i = 0; i < op.inputs.size(); ++i) {
-    if (given.data != nullptr && given.number == i) {
-      operands.inputs.push_back(given.data);
+    const auto exists = std::ranges::find(given, i, &GivenInput::number);
+    if (exists != given.end()) {
+      operands.inputs.push_back(exists->data);
       continue;
     }
     const DType type = graph.tensor(op.inputs[i]).dtype;

@@ -89,13 +89,14 @@ class OperandMemory {
 struct MeasuredOperands {
   std::vector<void*> inputs, outputs;  // an output that overwrites an input is that input
 };
-// An input that exists already; null: all are made.
+// An input that exists already.
 struct GivenInput {
-  void* data = nullptr;
-  std::size_t number = 0;
+  void* data;
+  std::size_t number;
 };
 [[nodiscard]] MeasuredOperands make_operands(const Graph& graph, const Op& op, const OpCallPlan& call,
-                                             std::uint64_t key, OperandMemory& memory, GivenInput given = {});
+                                             std::uint64_t key, OperandMemory& memory,
+                                             const std::vector<GivenInput>& given = {});
 
 // Measurer::measure_run_overhead by the host's clock.
 [[nodiscard]] MeasuredTime time_empty_runs(Backend& backend, const MeasureOptions& options);

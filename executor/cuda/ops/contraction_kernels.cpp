@@ -273,12 +273,10 @@ void run_products(std::span<const CudaOperands> held) {
 }
 
 // The product's own: what is added takes next to no time.
-std::string name_of_products(std::span<const CudaOperands>, const std::string& first) { return first; }
-
 }  // namespace
 
 const CudaTogether* cuda_products_together(OpKind kind) {
-  static constexpr CudaTogether kProducts{may_begin_product, may_follow_product, run_products, name_of_products, true};
+  static constexpr CudaTogether kProducts{may_begin_product, may_follow_product, run_products, name_of_first, true};
   return kind == OpKind::Contract ? &kProducts : nullptr;
 }
 

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <type_traits>
 
 #include "executor/cuda/cuda_kernel_table.h"
+#include "executor/cuda/ops/operand_memory.h"
 #include "kernels/cuda/tokens/loss.h"
 
 namespace meshwright {
@@ -101,7 +103,56 @@ void run_squared_error_backward(const CudaOperands& o) {
   });
 }
 
+// --- what a loss wants of the logits, in one pass ---
+
+// Whether the op's result lies apart from everything that the held ops and itself read or write.
+bool writes_apart(std::span<const CudaOperands> held, const CudaOperands& next) {
+  const void* const result = next.outputs[0];
+  const std::size_t bytes = bytes_out(next);
+  const auto apart = [&](const CudaOperands& o) {
+    for (std::size_t i = 0; i < o.inputs.size(); ++i)
+      if (!lie_apart(o.inputs[i], bytes_in(o, i), result, bytes)) return false;
+    return &o == &next || lie_apart(o.outputs[0], bytes_out(o), result, bytes);
+  };
+  return std::ranges::all_of(held, apart) && apart(next);
+}
+
+bool may_begin_rows(const CudaOperands& o) { return writes_apart({}, o); }
+
+// Between parts of the classes the maxima are combined first, so that a sum that follows at once is of all classes.
+bool may_follow_rows(std::span<const CudaOperands> held, const CudaOperands& next) {
+  const CudaOperands& maxima = held.front();
+  if (next.inputs[0] != maxima.inputs[0] || next.input_types[0] != maxima.input_types[0]) return false;
+  if (next.rows(0) != maxima.rows(0) || next.width(0) != maxima.width(0)) return false;
+  if (held.size() == 1) {
+    if (next.call.kind != OpKind::SumExp || next.inputs[1] != maxima.outputs[0]) return false;
+    if (next.input_types[1] != maxima.output_types[0]) return false;
+  } else if (held.size() > 2 || next.call.kind != OpKind::PickLabel || next.position() != 0) {
+    return false;
+  }
+  return next.output_types[0] == maxima.output_types[0] && writes_apart(held, next);
+}
+
+void run_rows(std::span<const CudaOperands> held) {
+  const CudaOperands& maxima = held.front();
+  if (held.size() == 1) return run_row_max(maxima);
+  with_first(maxima, [&]<class T>(T) {
+    using W = cuda::Wide<T>;
+    expect_wide<T>(held[1], 1);
+    const bool picks = held.size() > 2;
+    cuda::cross_entropy_rows(
+        maxima.stream, maxima.in<T>(0), picks ? held[2].integers(1) : nullptr,
+        {.largest = maxima.out<W>(0), .sum = held[1].out<W>(0), .picked = picks ? held[2].out<W>(0) : nullptr},
+        {maxima.rows(0), maxima.width(0), 0});
+  });
+}
+
 }  // namespace
+
+const CudaTogether* cuda_losses_together(OpKind kind) {
+  static constexpr CudaTogether kRows{may_begin_rows, may_follow_rows, run_rows, name_of_first, true};
+  return kind == OpKind::RowMax ? &kRows : nullptr;
+}
 
 CudaKernel cuda_loss_kernel(OpKind kind) {
   using K = OpKind;

@@ -126,8 +126,6 @@ void run_norm_backward_and_sum(std::span<const CudaOperands> held) {
   if (held.size() == 2) cuda_elementwise_kernel(held[1].call.kind)(held[1]);
 }
 
-std::string name_of_first(std::span<const CudaOperands>, const std::string& first) { return first; }
-
 }  // namespace
 
 const CudaTogether* cuda_residuals_together(OpKind kind) {

@@ -64,30 +64,40 @@ struct Parts {
   }
 };
 
-// Four packs of a thread are loaded before the first is visited. Which thread visits what, and in what order, follows
-// from the width and from where the row begins modulo 16 bytes.
+// visit(chunk) for a pack of elements, or one, in an array. Four packs of a thread are loaded before the first is
+// visited. Which thread visits what, and in what order, follows from the width and from where the row begins modulo 16
+// bytes.
 template <class T, class Visit>
-MW_DEVICE void each_of_row(const T* row, std::int64_t width, int lane, int lanes, Visit visit) {
+MW_DEVICE void each_chunk_of_row(const T* row, std::int64_t width, int lane, int lanes, Visit visit) {
   constexpr int kTurn = 4;
   const Parts<T> parts(row, width);
   const T* middle = row + parts.head;
+  const auto visit_one = [&](T value) {
+    const T one[] = {value};
+    visit(one);
+  };
   // head < 16 / sizeof(T) <= 8, and a row has at least 32 lanes: one element a lane is enough, here and after the
   // packs.
-  if (lane < parts.head) visit(widened(row[lane]));
+  if (lane < parts.head) visit_one(row[lane]);
   for (std::int64_t pack = lane; pack < parts.packs; pack += kTurn * lanes) {
     T x[kTurn][kAtOnce<T>];
     MW_UNROLL
     for (int k = 0; k < kTurn; ++k)
       if (pack + k * lanes < parts.packs) load(middle + (pack + k * lanes) * kAtOnce<T>, x[k]);
     MW_UNROLL
-    for (int k = 0; k < kTurn; ++k) {
-      if (pack + k * lanes >= parts.packs) continue;
-      MW_UNROLL
-      for (int i = 0; i < kAtOnce<T>; ++i) visit(widened(x[k][i]));
-    }
+    for (int k = 0; k < kTurn; ++k)
+      if (pack + k * lanes < parts.packs) visit(x[k]);
   }
   const std::int64_t last = parts.head + parts.packs * kAtOnce<T> + lane;
-  if (last < width) visit(widened(row[last]));
+  if (last < width) visit_one(row[last]);
+}
+
+template <class T, class Visit>
+MW_DEVICE void each_of_row(const T* row, std::int64_t width, int lane, int lanes, Visit visit) {
+  each_chunk_of_row(row, width, lane, lanes, [&]<int n>(const T(&chunk)[n]) {
+    MW_UNROLL
+    for (int i = 0; i < n; ++i) visit(widened(chunk[i]));
+  });
 }
 
 template <class T, bool kBlock>
@@ -118,6 +128,52 @@ __global__ void __launch_bounds__(kThreads)
     each_of_row(x + r * width, width, own.lane, own.lanes, [&](W value) { sum += exp_of<T>(value - shift); });
     sum = kBlock ? block_sum(sum, scratch) : warp_sum(sum);
     if (own.lane == 0) out[r] = sum;
+  }
+}
+
+// The maximum of what a thread has seen of a row, and the sum of exponentials of the differences from it. A chunk with
+// a larger one scales the sum down to it.
+template <class T>
+struct RunningSum {
+  using W = Wide<T>;
+  W largest = -std::numeric_limits<W>::infinity(), sum = W(0);
+
+  template <int n>
+  MW_DEVICE void take(const T (&chunk)[n]) {
+    W highest = largest;
+    MW_UNROLL
+    for (int i = 0; i < n; ++i) highest = widened(chunk[i]) > highest ? widened(chunk[i]) : highest;
+    if (highest > largest) {
+      sum *= std::exp(largest - highest);  // by 0 where there was none
+      largest = highest;
+    }
+    // Classes that are left out add 0 while no other was seen. A NaN, which no maximum shows, makes the sum one.
+    const W shift = largest == -std::numeric_limits<W>::infinity() ? W(0) : largest;
+    MW_UNROLL
+    for (int i = 0; i < n; ++i) sum += exp_of<T>(widened(chunk[i]) - shift);
+  }
+};
+
+template <class T, bool kBlock>
+__global__ void __launch_bounds__(kThreads)
+    cross_entropy_rows_kernel(const T* x, const std::int32_t* labels, RowTerms<Wide<T>> out, ClassShape shape) {
+  using W = Wide<T>;
+  MW_SHARED W scratch[kWarp];
+  const std::int64_t rows = shape.rows, width = shape.width;
+  const Rows<kBlock> own;
+  for (std::int64_t r = own.first; r < rows; r += own.stride) {
+    const T* row = x + r * width;
+    RunningSum<T> running;
+    each_chunk_of_row(row, width, own.lane, own.lanes, [&](const auto& chunk) { running.take(chunk); });
+    const W largest = kBlock ? block_max(running.largest, scratch) : warp_max(running.largest);
+    const W part = running.sum * std::exp(running.largest - largest);
+    const W sum = kBlock ? block_sum(part, scratch) : warp_sum(part);
+    if (own.lane != 0) continue;
+    out.largest[r] = largest;
+    out.sum[r] = sum;
+    if (labels == nullptr) continue;
+    const std::int64_t label = labels[r] - shape.first;
+    out.picked[r] = label >= 0 && label < width ? widened(row[label]) : W(0);
   }
 }
 
@@ -306,6 +362,15 @@ void pick_label(Stream stream, const T* x, const std::int32_t* labels, Wide<T>* 
          shape.rows, shape.width, shape.first);
 }
 
+template <class T>
+void cross_entropy_rows(Stream stream, const T* x, const std::int32_t* labels, const RowTerms<Wide<T>>& out,
+                        const ClassShape& shape) {
+  with_rows(shape.rows, shape.width, [&](auto block, Size3 blocks) {
+    launch("cross_entropy_rows", cross_entropy_rows_kernel<T, decltype(block)::value>, blocks, {kThreads}, 0, stream, x,
+           labels, out, shape);
+  });
+}
+
 std::size_t loss_workspace() { return kPartials * sizeof(double); }
 
 template <class T>
@@ -342,6 +407,8 @@ void squared_error_backward(Stream stream, const T* x, const T* y, T* dx, std::i
   template void row_max<T>(Stream, const T*, Wide<T>*, std::int64_t, std::int64_t);                          \
   template void sum_exp<T>(Stream, const T*, const Wide<T>*, Wide<T>*, std::int64_t, std::int64_t);          \
   template void pick_label<T>(Stream, const T*, const std::int32_t*, Wide<T>*, const ClassShape&);           \
+  template void cross_entropy_rows<T>(Stream, const T*, const std::int32_t*, const RowTerms<Wide<T>>&,       \
+                                      const ClassShape&);                                                    \
   template void cross_entropy<T>(Stream, const LossRows<T>&, T*, std::int64_t, const LossFactor<T>&, void*); \
   template void cross_entropy_backward<T>(Stream, const T*, const LossRows<Wide<T>>&, T*, const ClassShape&, \
                                           const LossFactor<Wide<T>>&);                                       \

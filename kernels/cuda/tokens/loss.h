@@ -36,6 +36,19 @@ void sum_exp(Stream stream, const T* x, const Wide<T>* largest, Wide<T>* out, st
 template <class T>
 void pick_label(Stream stream, const T* x, const std::int32_t* labels, Wide<T>* out, const ClassShape& shape);
 
+// What cross_entropy reads of each row of logits: arrays of (rows).
+template <class W>
+struct RowTerms {
+  W *largest, *sum;
+  W* picked = nullptr;
+};
+
+// row_max, sum_exp and, where there are labels, pick_label in one pass over the logits, whose rows are taken in chunks.
+// Sums are added in another order than sum_exp's. Maxima and picked logits have the same bits.
+template <class T>
+void cross_entropy_rows(Stream stream, const T* x, const std::int32_t* labels, const RowTerms<Wide<T>>& out,
+                        const ClassShape& shape);
+
 // Bytes that cross_entropy and squared_error want, whatever their sizes.
 std::size_t loss_workspace();
 

@@ -178,6 +178,22 @@ TEST(CudaMeasurer, ASumIsWhatItAddsToTheNormsDerivativeThatItTakes) {
   }
 }
 
+// A device has all classes, or half of them.
+TEST(CudaMeasurer, SumsOfALossAreWhatTheyAddToTheMaximaOfAllClasses) {
+  Graph graph;
+  graph.dtype = DType::BF16;
+  const TensorId x = graph.add_tensor("x", TensorKind::Input, DType::BF16, {{"row", 32}, {"class", 64}});
+  const TensorId labels = graph.add_tensor("labels", TensorKind::Input, DType::I32, {{"row", 32}});
+  const TensorId max = graph.add_op(OpKind::RowMax, "max", {x})[0];
+  (void)graph.add_op(OpKind::SumExp, "sum", {x, max});
+  (void)graph.add_op(OpKind::PickLabel, "picked", {x, labels});
+  for (const std::int64_t parts : {1, 2}) {
+    EXPECT_FALSE(measured(graph, 0, parts).added);
+    EXPECT_EQ(measured(graph, 1, parts).added, parts == 1);
+    EXPECT_EQ(measured(graph, 2, parts).added, parts == 1);
+  }
+}
+
 TEST(CudaMeasurer, WhatAnOpAddsIsNeverNegativeAndKnowsBothSpreads) {
   const auto sampled = [](double median, double spread) { return MeasuredTime{Seconds(median), Seconds(spread), 7}; };
   const MeasuredTime more = added_time(sampled(16.0, 3.0), sampled(6.0, 4.0));

@@ -2,10 +2,13 @@
 // Losses on the device against the processor's in double.
 #include "kernels/cuda/tokens/loss.h"
 
+#include <cmath>
 #include <limits>
 
+#include "executor/cuda/cuda_device.h"
 #include "kernels/cpu/tokens/loss.h"
 #include "tests/cuda/typed_ops.h"
+#include "tests/cuda/whole_ops.h"
 
 namespace meshwright::kernels::cuda::loss_test {
 namespace {
@@ -201,6 +204,76 @@ TYPED_TEST(CudaLoss, ClassesMayBeLeftOut) {
   EXPECT_EQ(dx.values(), (Values{0.0, 0.5, 0.0, -0.5}));
 }
 
+// --- in one pass over the logits ---
+
+template <class T>
+struct OnePass {
+  using W = Wide<T>;
+  DeviceArray<W> largest, sum, picked;
+
+  OnePass(const DeviceArray<T>& x, Size size, const DeviceArray<std::int32_t>* labels, std::int64_t first = 0)
+      : largest(DeviceArray<W>::of_size(size.rows)),
+        sum(DeviceArray<W>::of_size(size.rows)),
+        picked(DeviceArray<W>::of_size(size.rows)) {
+    cross_entropy_rows(kNoStream, x.data(), labels == nullptr ? nullptr : labels->data(),
+                       {largest.data(), sum.data(), labels == nullptr ? nullptr : picked.data()},
+                       {size.rows, size.width, first});
+  }
+};
+
+TYPED_TEST(CudaLoss, OnePassFindsWhatThreeDo) {
+  for (const Size size : kSizes) {
+    const std::int64_t first = 100;
+    const Rows<TypeParam> rows(size, first);
+    const DeviceArray<TypeParam> x(rows.x);
+    const DeviceArray<std::int32_t> labels(rows.labels);
+    const OnePass<TypeParam> found(x, size, &labels, first), again(x, size, nullptr);
+    EXPECT_EQ(found.largest.values(), rows.largest);
+    expect_rounded<Wide<TypeParam>>(found.sum.values(), rows.sum, slack<TypeParam>(size.width));
+    Values picked = same(size.rows, 0.0);
+    kernels::pick_label(rows.x.data(), integers_of(rows.labels).data(), picked.data(), {size.rows, size.width, first});
+    EXPECT_EQ(found.picked.values(), picked);
+    EXPECT_EQ(again.largest.values(), rows.largest);
+    EXPECT_EQ(again.sum.values(), found.sum.values());
+  }
+}
+
+// Where each chunk is larger than all before it, every sum so far is scaled down again and again.
+TYPED_TEST(CudaLoss, OnePassScalesSumsDownToLargerChunks) {
+  const Size size{1, 9000};
+  Values rising(9000);
+  for (std::size_t i = 0; i < rising.size(); ++i) rising[i] = -8.0 + static_cast<double>(i / 250) * 0.5;
+  Values largest = same(1, 0.0), sum = largest;
+  kernels::row_max(rising.data(), largest.data(), 1, 9000);
+  kernels::sum_exp(rising.data(), largest.data(), sum.data(), 1, 9000);
+  const OnePass<TypeParam> found(DeviceArray<TypeParam>(rising), size, nullptr);
+  EXPECT_EQ(found.largest.values(), largest);
+  expect_rounded<Wide<TypeParam>>(found.sum.values(), sum, slack<TypeParam>(9000));
+}
+
+TYPED_TEST(CudaLoss, OnePassMayMeetClassesThatAreLeftOut) {
+  const double none = -std::numeric_limits<double>::infinity();
+  for (const std::int64_t width : {40, 4000}) {
+    Values row(static_cast<std::size_t>(width), none);
+    row[1] = row.back() = 1.0;
+    const OnePass<TypeParam> found(DeviceArray<TypeParam>(row), {1, width}, nullptr);
+    EXPECT_EQ(found.largest.values(), Values{1.0});
+    EXPECT_EQ(found.sum.values(), Values{2.0});
+  }
+}
+
+// As sums behind a maximum do: what went wrong in training is not covered up.
+TYPED_TEST(CudaLoss, OnePassKeepsWhatIsNoNumber) {
+  const double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
+  for (const std::int64_t width : {40, 4000})
+    for (const auto& [usual, odd] : {std::pair{1.0, nan}, {-infinity, nan}, {1.0, infinity}, {-infinity, -infinity}}) {
+      Values row(static_cast<std::size_t>(width), usual);
+      row[static_cast<std::size_t>(width) / 2] = odd;
+      const OnePass<TypeParam> found(DeviceArray<TypeParam>(row), {1, width}, nullptr);
+      EXPECT_TRUE(std::isnan(found.sum.values()[0])) << usual << " and " << odd;
+    }
+}
+
 TYPED_TEST(CudaLoss, SquaredErrorsAreAddedUp) {
   using W = Wide<TypeParam>;
   for (const std::int64_t n : {1, 7, 64, 4099, 40001}) {
@@ -282,6 +355,95 @@ TEST(CudaLossOps, RefuseOperandsOfAnotherType) {
       run_typed(cuda_loss_kernel(OpKind::CrossEntropyBackward), OpKind::CrossEntropyBackward, {.scale = 1.0},
                 {kLogits, narrow, narrow, kLabels}, {numbers<Bf16>(120, 11), same(6, 3.0), same(6, 5.0), kHere}),
       InternalError);
+}
+
+// --- by a device ---
+
+// The maxima, sums and picked logits of 6 x 20 logits; what the device joins of them.
+struct JoinedRows {
+  Graph graph;
+  std::vector<OpCallPlan> calls;
+  Values logits = numbers<Bf16>(120, 13, -3.0, 3.0);
+  DeviceArray<Bf16> x{logits};
+  DeviceArray<std::int32_t> labels{kHere};
+  DeviceArray<float> largest = DeviceArray<float>::of_size(6), sum = DeviceArray<float>::of_size(6),
+                     picked = DeviceArray<float>::of_size(6);
+  CudaDevice device{0, false, [](DType type) { return type; }};
+
+  JoinedRows() {
+    graph.dtype = DType::BF16;
+    const TensorId of_logits = graph.add_tensor("x", TensorKind::Input, DType::BF16, {kRows, kClasses});
+    const TensorId of_labels = graph.add_tensor("labels", TensorKind::Input, DType::I32, {kRows});
+    const TensorId max = graph.add_op(OpKind::RowMax, "max", {of_logits})[0];
+    (void)graph.add_op(OpKind::SumExp, "sum", {of_logits, max});
+    (void)graph.add_op(OpKind::PickLabel, "picked", {of_logits, of_labels});
+    for (const Op& op : graph.ops()) calls.push_back(whole_call(graph, op));
+  }
+  void run(std::size_t op, const std::vector<void*>& inputs, DeviceArray<float>& to,
+           const std::vector<std::int64_t>& begin = {}) {
+    OpMoment moment;
+    moment.begin = begin;
+    device.run_op(calls[op], inputs, std::vector<void*>{to.data()}, moment);
+  }
+  void expect_right(std::int64_t first = 0) {
+    device.finish();
+    Values of_max = same(6, 0.0), of_sum = of_max, of_picked = of_max;
+    kernels::row_max(logits.data(), of_max.data(), 6, 20);
+    kernels::sum_exp(logits.data(), of_max.data(), of_sum.data(), 6, 20);
+    kernels::pick_label(logits.data(), integers_of(kHere).data(), of_picked.data(), {6, 20, first});
+    EXPECT_EQ(largest.values(), of_max);
+    expect_rounded<float>(sum.values(), of_sum, slack<Bf16>(20));
+    EXPECT_EQ(picked.values(), of_picked);
+  }
+};
+
+TEST(CudaLossOps, ADeviceReadsLogitsOnceForMaximaSumsAndLabels) {
+  JoinedRows rows;
+  rows.run(0, {rows.x.data()}, rows.largest);
+  rows.run(1, {rows.x.data(), rows.largest.data()}, rows.sum);
+  rows.run(2, {rows.x.data(), rows.labels.data()}, rows.picked);
+  EXPECT_EQ(rows.device.held(), 3U);
+  rows.expect_right();
+}
+
+// Maxima of all parts of the classes are combined between the two.
+TEST(CudaLossOps, ADeviceAddsUpBehindCombinedMaximaOnly) {
+  JoinedRows rows;
+  rows.run(0, {rows.x.data()}, rows.largest);
+  (void)rows.device.stream();  // as a collective asks for it
+  rows.run(1, {rows.x.data(), rows.largest.data()}, rows.sum);
+  EXPECT_EQ(rows.device.held(), 0U);
+  rows.run(2, {rows.x.data(), rows.labels.data()}, rows.picked, {0, 10});
+  EXPECT_EQ(rows.device.held(), 0U);
+  rows.expect_right(10);
+}
+
+TEST(CudaLossOps, ADeviceDoesNotJoinSumsOfOtherLogitsOrMaxima) {
+  JoinedRows rows;
+  const DeviceArray<Bf16> other(rows.logits);
+  DeviceArray<float> same_maxima = DeviceArray<float>::of_size(6);
+  rows.run(0, {rows.x.data()}, same_maxima);
+  rows.run(1, {const_cast<Bf16*>(other.data()), same_maxima.data()}, rows.sum);
+  EXPECT_EQ(rows.device.held(), 0U);
+  rows.run(0, {rows.x.data()}, rows.largest);
+  rows.run(1, {rows.x.data(), same_maxima.data()}, rows.sum);
+  EXPECT_EQ(rows.device.held(), 0U);
+  rows.run(2, {rows.x.data(), rows.labels.data()}, rows.picked);
+  rows.expect_right();
+}
+
+// A sum that is written over the maxima; labels of another part.
+TEST(CudaLossOps, ADeviceDoesNotJoinWhatOverwritesOrBeginsElsewhere) {
+  JoinedRows rows;
+  rows.run(0, {rows.x.data()}, rows.largest);
+  rows.run(1, {rows.x.data(), rows.largest.data()}, rows.largest);
+  EXPECT_EQ(rows.device.held(), 0U);
+  rows.run(0, {rows.x.data()}, rows.largest);
+  rows.run(1, {rows.x.data(), rows.largest.data()}, rows.sum);
+  EXPECT_EQ(rows.device.held(), 2U);
+  rows.run(2, {rows.x.data(), rows.labels.data()}, rows.picked, {0, 10});
+  EXPECT_EQ(rows.device.held(), 0U);
+  rows.expect_right(10);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which residual sums and norms of whole plans a device does in one pass.
+// Which ops of whole plans a device does in one pass: residual sums with norms, and what a loss wants of its logits.
 #include <gtest/gtest.h>
 
 #include "executor/cuda/cuda_backend.h"
@@ -7,7 +7,7 @@
 #include "kernels/cuda/runtime/activity.h"
 #include "tests/unit/planning_fixture.h"
 
-namespace meshwright::residuals_test {
+namespace meshwright::joined_ops_test {
 namespace {
 
 std::int64_t launches(const kernels::cuda::Recording& recording, const std::string& name) {
@@ -49,5 +49,12 @@ TEST(Residuals, AreAddedWithTheNormBehindExperts) {
   EXPECT_EQ(launches(mixtral, "rms_norm"), 3);
 }
 
+TEST(Losses, ReadTheirLogitsOnce) {
+  if (!kernels::cuda::can_record()) GTEST_SKIP() << "this build cannot record";
+  const auto gpt = step_of("gpt:layers=2,hidden=64,heads=4,seq=8,vocab=32");
+  EXPECT_EQ(launches(gpt, "cross_entropy_rows"), 1);
+  for (const char* kernel : {"row_max", "sum_exp", "pick_label"}) EXPECT_EQ(launches(gpt, kernel), 0) << kernel;
+}
+
 }  // namespace
-}  // namespace meshwright::residuals_test
+}  // namespace meshwright::joined_ops_test
