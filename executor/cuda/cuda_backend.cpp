@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "executor/cuda/cuda_backend.h"
 
-#include <set>
-
 #include "core/base/errors.h"
 #include "executor/base/element_type.h"
 #include "executor/cuda/cuda_device.h"
@@ -80,16 +78,19 @@ std::shared_ptr<Group> CudaBackend::make_group(const std::vector<DeviceId>& memb
 #endif
   return std::make_shared<CudaGroup>(static_cast<int>(members.size()), abort);
 }
-std::shared_ptr<Group> CudaBackend::join_leaders([[maybe_unused]] DeviceId leader,
-                                                 [[maybe_unused]] const std::vector<int>& processes,
-                                                 [[maybe_unused]] std::uint64_t number, [[maybe_unused]] Peers& peers) {
+std::shared_ptr<Group> CudaBackend::join_group([[maybe_unused]] const std::vector<DeviceId>& members,
+                                               [[maybe_unused]] const std::vector<int>& processes,
+                                               [[maybe_unused]] std::uint64_t number, [[maybe_unused]] Peers& peers,
+                                               [[maybe_unused]] Abort& abort) {
 #ifdef MESHWRIGHT_WITH_NCCL
-  const std::set<int> once(processes.begin(), processes.end());  // NCCL takes a GPU once
-  if (options_.nccl && once.size() == processes.size())
-    return make_nccl_group_between(peers, processes, gpu_of(leader), number);
-#endif
-  // The leaders then exchange through the hosts' memory (executor/peers/peers_across.h).
+  if (!options_.nccl) return nullptr;
+  std::vector<int> gpus;
+  for (std::size_t member = 0; member < members.size(); ++member)
+    if (processes[member] == peers.rank()) gpus.push_back(gpu_of(members[member]));
+  return make_nccl_group_between(peers, processes, gpus, number, abort);
+#else
   return nullptr;
+#endif
 }
 std::unique_ptr<Messages> CudaBackend::join_channel([[maybe_unused]] DeviceId own, [[maybe_unused]] int process,
                                                     [[maybe_unused]] bool sends, [[maybe_unused]] std::uint64_t number,

@@ -42,8 +42,9 @@ class CudaBackend final : public Backend {
   [[nodiscard]] DType stored(DType type) const override;
   [[nodiscard]] std::unique_ptr<Device> make_device(DeviceId device) override;
   [[nodiscard]] std::shared_ptr<Group> make_group(const std::vector<DeviceId>& members, Abort& abort) override;
-  [[nodiscard]] std::shared_ptr<Group> join_leaders(DeviceId leader, const std::vector<int>& processes,
-                                                    std::uint64_t number, Peers& peers) override;
+  [[nodiscard]] std::shared_ptr<Group> join_group(const std::vector<DeviceId>& members,
+                                                  const std::vector<int>& processes, std::uint64_t number, Peers& peers,
+                                                  Abort& abort) override;
   [[nodiscard]] std::unique_ptr<Messages> join_channel(DeviceId own, int process, bool sends, std::uint64_t number,
                                                        Peers& peers) override;
   [[nodiscard]] std::unique_ptr<Messages> make_messages(DeviceId from, DeviceId to, Abort& abort) override;

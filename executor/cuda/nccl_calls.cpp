@@ -62,4 +62,24 @@ ncclUniqueId shared_id(Peers& peers, const std::vector<int>& processes, std::uin
   return id;
 }
 
+std::vector<std::vector<int>> shared_numbers(Peers& peers, const std::vector<int>& processes,
+                                             const std::vector<int>& own, std::uint64_t tag) {
+  const auto bytes = std::as_bytes(std::span(own));
+  for (const int other : processes)
+    if (other != peers.rank()) peers.send(other, tag, {bytes.begin(), bytes.end()});
+  Abort abort;
+  const PeerWatch watched(peers, abort);
+  std::vector<std::vector<int>> all;
+  for (const int other : processes) {
+    if (other == peers.rank()) {
+      all.push_back(own);
+      continue;
+    }
+    const std::vector<std::byte> received = peers.receive(other, tag, abort);
+    MW_CHECK(received.size() % sizeof(int) == 0, "numbers of {} bytes", received.size());
+    std::memcpy(all.emplace_back(received.size() / sizeof(int)).data(), received.data(), received.size());
+  }
+  return all;
+}
+
 }  // namespace meshwright::nccl

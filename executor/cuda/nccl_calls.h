@@ -33,6 +33,10 @@ void expect_no_failure(const std::weak_ptr<ncclComm>& of, int gpu);
 // The id under which `processes` join: the first of them makes it, and the others get it as a message of this tag.
 [[nodiscard]] ncclUniqueId shared_id(Peers& peers, const std::vector<int>& processes, std::uint64_t tag);
 
+// The numbers that each of `processes` brings, by process; all of them call this. `tag`: of these messages alone.
+[[nodiscard]] std::vector<std::vector<int>> shared_numbers(Peers& peers, const std::vector<int>& processes,
+                                                           const std::vector<int>& own, std::uint64_t tag);
+
 [[nodiscard]] inline cudaStream_t stream_of(kernels::cuda::Stream stream) {
   return static_cast<cudaStream_t>(stream.handle);
 }

@@ -51,13 +51,20 @@ class NcclGroup final : public Group {
     nccl::expect(ncclCommInitAll(made.data(), static_cast<int>(gpus.size()), gpus.data()), "joining GPUs");
     std::transform(made.begin(), made.end(), communicators_.begin(), nccl::owned);
   }
-  // One of `members`, which are in as many processes.
-  NcclGroup(int members, int own, const ncclUniqueId& id)
-      : communicators_(static_cast<std::size_t>(members)), starts_(communicators_.size()) {
-    ncclComm_t made = nullptr;
-    // Returns when every member has called it.
-    nccl::expect(ncclCommInitRank(&made, members, id, own), "joining processes");
-    communicators_[own] = nccl::owned(made);
+  // Of `members`, those from number `first` on are this process's, on `gpus`.
+  NcclGroup(int members, int first, const std::vector<int>& gpus, const ncclUniqueId& id, Abort& abort)
+      : communicators_(static_cast<std::size_t>(members)), starts_(communicators_.size()), starter_(first) {
+    MW_CHECK(!is_repeated(gpus), "NCCL takes each GPU once");
+    if (gpus.size() > 1) meeting_.emplace(static_cast<int>(gpus.size()), abort);
+    std::vector<ncclComm_t> made(gpus.size(), nullptr);
+    nccl::expect(ncclGroupStart(), "joining processes");
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+      cuda::use_device(gpus[i]);
+      nccl::expect(ncclCommInitRank(&made[i], members, id, first + static_cast<int>(i)), "joining processes");
+    }
+    // Returns when every member has been joined.
+    nccl::expect(ncclGroupEnd(), "joining processes");
+    for (std::size_t i = 0; i < gpus.size(); ++i) communicators_[first + static_cast<int>(i)] = nccl::owned(made[i]);
   }
   NcclGroup(const NcclGroup&) = delete;
   NcclGroup& operator=(const NcclGroup&) = delete;
@@ -186,7 +193,7 @@ class NcclGroup final : public Group {
   void start_all(int member, CudaDevice& device, std::function<void()> start) {
     starts_[member] = std::move(start);
     if (meeting_) meeting_->arrive_and_wait();
-    if (!meeting_ || member == 0) {
+    if (!meeting_ || member == starter_) {
       // Until the kernels of all members are queued, no thread may allocate or release memory: that could wait for a
       // kernel that waits for one not queued yet.
       const auto held = cuda::hold_memory();
@@ -202,8 +209,36 @@ class NcclGroup final : public Group {
   IndexedVector<int, nccl::Communicator> communicators_;  // [member]; null: in another process
   IndexedVector<int, char> is_checked_ = IndexedVector<int, char>(communicators_.size());  // [member] by its device
   IndexedVector<int, std::function<void()>> starts_;                                       // [member]
-  std::optional<Barrier> meeting_;  // of all members; none where each has a process
+  std::optional<Barrier> meeting_;  // of this process's members, if several
+  int starter_ = 0;                 // the first of them
 };
+
+std::shared_ptr<Group> by_memory(int members, Abort& abort) { return std::make_shared<CudaGroup>(members, abort); }
+
+// Members of one process as NCCL sees them: each part has one of them for it.
+struct Parts {
+  std::vector<int> sizes, leaders;  // members; GPU
+};
+// One for each run of neighbours on one GPU. A GPU with two runs would be named twice, which NCCL refuses: all are then
+// one part, and read each other's memory.
+Parts parts_of(const std::vector<int>& gpus) {
+  Parts parts{run_lengths(gpus), gpus};
+  parts.leaders.erase(std::unique(parts.leaders.begin(), parts.leaders.end()), parts.leaders.end());
+  if (!is_repeated(parts.leaders)) return parts;
+  expect_shared_memory(parts.leaders);
+  return {{static_cast<int>(gpus.size())}, {gpus.front()}};
+}
+
+// The group of all members of the parts, of which `count` from `first` on are this process's.
+std::shared_ptr<Group> with_locals(std::shared_ptr<NcclGroup> leaders, std::vector<int> sizes, int first,
+                                   std::size_t count, Abort& abort) {
+  if (std::ranges::all_of(sizes, [](int size) { return size == 1; })) return leaders;
+  std::vector<std::shared_ptr<Group>> locals(sizes.size());
+  for (std::size_t part = static_cast<std::size_t>(first); part < static_cast<std::size_t>(first) + count; ++part)
+    if (sizes[part] > 1) locals[part] = by_memory(sizes[part], abort);
+  return std::make_shared<CompositeGroup>(std::move(locals),
+                                          std::make_unique<GroupAcross>(std::move(leaders), std::move(sizes)));
+}
 
 }  // namespace
 
@@ -213,35 +248,32 @@ std::string describe_nccl() {
   return fmt::format("NCCL {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-std::shared_ptr<Group> make_nccl_group_between(Peers& peers, const std::vector<int>& processes, int gpu,
-                                               std::uint64_t number) {
-  const auto own = std::find(processes.begin(), processes.end(), peers.rank());
-  MW_CHECK(own != processes.end(), "process {} has no part of this group", peers.rank());
-  const ncclUniqueId id = nccl::shared_id(peers, processes, peer_tag(PeerTag::Join, number));
-  on_gpu("joining processes", [&] { cuda::use_device(gpu); });
-  return std::make_shared<NcclGroup>(static_cast<int>(processes.size()), static_cast<int>(own - processes.begin()), id);
+std::shared_ptr<Group> make_nccl_group_between(Peers& peers, const std::vector<int>& processes,
+                                               const std::vector<int>& gpus, std::uint64_t number, Abort& abort) {
+  std::vector<int> once = processes;
+  once.erase(std::unique(once.begin(), once.end()), once.end());
+  if (is_repeated(once)) return nullptr;
+  const Parts own = parts_of(gpus);
+  const auto sizes_of = nccl::shared_numbers(peers, once, own.sizes, peer_tag(PeerTag::JoinParts, number));
+  std::vector<int> sizes;  // [part]
+  int first = 0;           // part of this process
+  for (std::size_t of = 0; of < once.size(); ++of) {
+    if (once[of] == peers.rank()) first = static_cast<int>(sizes.size());
+    sizes.insert(sizes.end(), sizes_of[of].begin(), sizes_of[of].end());
+  }
+  const ncclUniqueId id = nccl::shared_id(peers, once, peer_tag(PeerTag::Join, number));
+  auto leaders = on_gpu("joining processes", [&] {
+    return std::make_shared<NcclGroup>(static_cast<int>(sizes.size()), first, own.leaders, id, abort);
+  });
+  return with_locals(std::move(leaders), std::move(sizes), first, own.sizes.size(), abort);
 }
 
 std::shared_ptr<Group> make_nccl_group(const std::vector<int>& gpus, Abort& abort) {
-  const auto by_memory = [&](std::size_t members) {
-    return std::make_shared<CudaGroup>(static_cast<int>(members), abort);
-  };
-  std::vector<int> of_leaders = gpus;
-  // One leader for each run of neighbours on one GPU.
-  of_leaders.erase(std::unique(of_leaders.begin(), of_leaders.end()), of_leaders.end());
-  // All devices are on one GPU: there is nothing between GPUs for NCCL to do.
-  if (of_leaders.size() == 1 && gpus.size() > 1) return by_memory(gpus.size());
-  // A GPU with two runs would be named twice, which NCCL refuses: its devices read each other's memory.
-  if (is_repeated(of_leaders)) {
-    expect_shared_memory(of_leaders);
-    return by_memory(gpus.size());
-  }
-  const auto leaders = std::make_shared<NcclGroup>(of_leaders, abort);
-  if (of_leaders.size() == gpus.size()) return leaders;
-  const std::vector<int> sizes = run_lengths(gpus);
-  std::vector<std::shared_ptr<Group>> locals;
-  for (const int size : sizes) locals.push_back(size > 1 ? by_memory(static_cast<std::size_t>(size)) : nullptr);
-  return std::make_shared<CompositeGroup>(std::move(locals), std::make_unique<GroupAcross>(leaders, sizes));
+  const Parts parts = parts_of(gpus);
+  // All devices are on one GPU, or read each other's memory: there is nothing between GPUs for NCCL to do.
+  if (parts.sizes.size() == 1 && gpus.size() > 1) return by_memory(static_cast<int>(gpus.size()), abort);
+  auto leaders = std::make_shared<NcclGroup>(parts.leaders, abort);
+  return with_locals(std::move(leaders), parts.sizes, 0, parts.sizes.size(), abort);
 }
 
 }  // namespace meshwright

@@ -6,8 +6,8 @@
 // after it.
 //
 // The members of one process meet, and one thread starts the kernels of all: either all of them run, or none. So a
-// device that has failed never leaves another one waiting inside a collective, and no call that waits for a whole
-// device comes between the starts. NCCL is asked for failures under way whenever a device waits.
+// device that has failed never leaves another one of its process waiting inside a collective, and no call that waits
+// for a whole device comes between the starts. NCCL is asked for failures under way whenever a device waits.
 #pragma once
 
 #include <cstdint>
@@ -27,9 +27,12 @@ namespace meshwright {
 // twice, GPUs read each other's memory instead. Throws SystemError if neither they nor NCCL can.
 [[nodiscard]] std::shared_ptr<Group> make_nccl_group(const std::vector<int>& gpus, Abort& abort);
 
-// One member in each of `processes`, all of which call this at the same point; that of this process is on `gpu`.
-// `number`: of the group, the same in all processes. Throws SystemError if NCCL cannot join them.
-[[nodiscard]] std::shared_ptr<Group> make_nccl_group_between(Peers& peers, const std::vector<int>& processes, int gpu,
-                                                             std::uint64_t number);
+// Of members in several processes, all of which call this at the same point: each GPU communicates for itself, so that
+// a process with several sends over all of their links. `processes` [member]: where it runs; `gpus`: of this process's
+// members, in their order. `number`: of the group, the same in all processes. Null, in every process, where members of
+// one process are not neighbours in the group. Throws SystemError if NCCL cannot join them.
+[[nodiscard]] std::shared_ptr<Group> make_nccl_group_between(Peers& peers, const std::vector<int>& processes,
+                                                             const std::vector<int>& gpus, std::uint64_t number,
+                                                             Abort& abort);
 
 }  // namespace meshwright

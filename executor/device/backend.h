@@ -186,12 +186,14 @@ class Backend {
   // Groups and messages; all their devices may belong to other processes. Every process makes the same ones in the same
   // order. Null where none of the devices runs here.
   [[nodiscard]] virtual std::shared_ptr<Group> make_group(const std::vector<DeviceId>& members, Abort& abort) = 0;
-  // A group of the leaders of a group's parts, one in each of `processes`, over something faster than messages between
-  // hosts; null where there is none. `leader`: that of this process. `number`: the group's, the same in every process.
-  [[nodiscard]] virtual std::shared_ptr<Group> join_leaders([[maybe_unused]] DeviceId leader,
-                                                            [[maybe_unused]] const std::vector<int>& processes,
-                                                            [[maybe_unused]] std::uint64_t number,
-                                                            [[maybe_unused]] Peers& peers) {
+  // A group whose members are in several processes, over something faster than messages between hosts; null, in every
+  // process alike, where there is none. `processes` [member]: where it runs, that of some in this one. `number`: the
+  // group's, the same in every process.
+  [[nodiscard]] virtual std::shared_ptr<Group> join_group([[maybe_unused]] const std::vector<DeviceId>& members,
+                                                          [[maybe_unused]] const std::vector<int>& processes,
+                                                          [[maybe_unused]] std::uint64_t number,
+                                                          [[maybe_unused]] Peers& peers,
+                                                          [[maybe_unused]] Abort& abort) {
     return nullptr;
   }
   // This end of the messages between a device of this process and one of `process`, over something faster than messages

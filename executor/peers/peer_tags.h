@@ -6,7 +6,18 @@
 
 namespace meshwright {
 
-enum class PeerTag : std::uint64_t { Step = 1, Result, Group, Message, Places, Join, Done, Measure, JoinChannel };
+enum class PeerTag : std::uint64_t {
+  Step = 1,
+  Result,
+  Group,
+  Message,
+  Places,
+  Join,
+  Done,
+  Measure,
+  JoinChannel,
+  JoinParts
+};
 
 // `number`: below 2^56, which of that kind.
 [[nodiscard]] inline std::uint64_t peer_tag(PeerTag kind, std::uint64_t number) {

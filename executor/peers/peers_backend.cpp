@@ -103,6 +103,8 @@ std::shared_ptr<Group> PeersBackend::make_group(const std::vector<DeviceId>& mem
   // same order, so the numbers agree without a message.
   const std::uint64_t number = groups_++;
   if (std::find(places.begin(), places.end(), peers_.rank()) == places.end()) return nullptr;
+  if (auto joined = local_.join_group(members, places, number, peers_, abort)) return joined;
+  is_captured_ = false;
   std::vector<std::shared_ptr<Group>> locals;
   std::vector<int> processes;
   auto first = members.begin();
@@ -113,17 +115,7 @@ std::shared_ptr<Group> PeersBackend::make_group(const std::vector<DeviceId>& mem
     const bool meets = size > 1 && processes.back() == peers_.rank();
     locals.push_back(meets ? local_.make_group(part, abort) : nullptr);
   }
-  std::unique_ptr<Across> across;
-  // This process's leader is its first member of the group.
-  const DeviceId leader =
-      members[static_cast<std::size_t>(std::find(places.begin(), places.end(), peers_.rank()) - places.begin())];
-  auto leaders = local_.join_leaders(leader, processes, number, peers_);
-  const bool by_devices = leaders != nullptr;
-  if (by_devices)
-    across = std::make_unique<GroupAcross>(std::move(leaders), std::move(sizes));
-  else
-    across = std::make_unique<PeersAcross>(peers_, std::move(sizes), std::move(processes), number, abort);
-  if (!by_devices) is_captured_ = false;
+  auto across = std::make_unique<PeersAcross>(peers_, std::move(sizes), std::move(processes), number, abort);
   return std::make_shared<CompositeGroup>(std::move(locals), std::move(across));
 }
 

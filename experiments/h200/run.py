@@ -89,12 +89,13 @@ def tests(session):
 
 
 # Test programs and what of them no GPU has run yet.
-NEWEST = [("gpu_norms_test", "ResidualNorm*"), ("gpu_plans_test", "Residuals.*:Nccl.*"), ("gpu_runtime_test", "CudaMeasurer.A*")]
+NEWEST = [("gpu_norms_test", "ResidualNorm*"), ("gpu_tokens_test", "CudaLoss*"), ("gpu_plans_test", "Residuals.*:Losses.*:Nccl.*"), ("gpu_runtime_test", "CudaMeasurer.A*")]
 
 
 def newest(session):
-    """Residual sums and norms in one pass: their tests, their kernels beside a copy, and steps of two models with them; what the driver counts
-    beside what is predicted of its memory is a column of the runs. NCCL between processes needs two GPUs: its tests say so where there is one."""
+    """Residual sums and norms, and what a loss reads of its logits, in one pass: their tests, their kernels beside a copy, and steps of two models
+    with them; what the driver counts beside what is predicted of its memory is a column of the runs. NCCL between processes needs two or four
+    GPUs: its tests say so where there are fewer."""
     rows = []
     for name, chosen in NEWEST:
         program = (pathlib.Path(session.arguments.build) / "tests" / name).resolve()

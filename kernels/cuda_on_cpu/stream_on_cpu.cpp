@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::size_t kMemory = std::size_t{4} << 30;
 constexpr std::size_t kAlignment = 256;
-constexpr int kDevices = 2;
+constexpr int kDevices = 4;
 
 struct Allocations {
   std::mutex mutex;

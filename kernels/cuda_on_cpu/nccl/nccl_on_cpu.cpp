@@ -129,6 +129,7 @@ struct Call {
 
 thread_local int open_groups = 0;
 thread_local std::vector<Call> calls;
+thread_local std::vector<std::function<ncclResult_t()>> joining;
 
 ncclResult_t perform(const std::vector<Call>& all) {
   for (const Call& call : all) call.begin();
@@ -197,6 +198,14 @@ ncclResult_t collective(Meeting wanted, Part part, ncclComm_t of, cudaStream_t s
   return add({stream, begin, end});
 }
 
+// Waits for the other ranks of all that this thread joins.
+ncclResult_t join() {
+  ncclResult_t result = ncclSuccess;
+  for (const auto& one : std::exchange(joining, {}))
+    if (const ncclResult_t found = one(); found != ncclSuccess) result = found;
+  return result;
+}
+
 std::mutex cliques_mutex;
 std::uint64_t ids_made = 0;
 std::map<std::uint64_t, std::shared_ptr<Clique>> cliques;  // that ranks are still to join
@@ -230,12 +239,18 @@ ncclResult_t ncclCommInitRank(ncclComm_t* made, int members, ncclUniqueId id, in
     clique = known;
     if (clique->size != members || rank >= members) return ncclInvalidArgument;
   }
-  std::unique_lock lock(clique->mutex);
-  ++clique->joined;
-  clique->changed.notify_all();
-  if (wait(*clique, lock, [&] { return clique->joined == members; }) != ncclSuccess) return ncclRemoteError;
-  *made = new ncclComm{clique, rank};
-  return ncclSuccess;
+  {
+    const std::lock_guard lock(clique->mutex);
+    ++clique->joined;
+    clique->changed.notify_all();
+  }
+  joining.push_back([=]() -> ncclResult_t {
+    std::unique_lock lock(clique->mutex);
+    if (wait(*clique, lock, [&] { return clique->joined == members; }) != ncclSuccess) return ncclRemoteError;
+    *made = new ncclComm{clique, rank};
+    return ncclSuccess;
+  });
+  return open_groups > 0 ? ncclSuccess : join();
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* made, int members, const int* gpus) {
@@ -264,7 +279,11 @@ ncclResult_t ncclGroupStart() {
   ++open_groups;
   return ncclSuccess;
 }
-ncclResult_t ncclGroupEnd() { return --open_groups > 0 ? ncclSuccess : flush(); }
+ncclResult_t ncclGroupEnd() {
+  if (--open_groups > 0) return ncclSuccess;
+  const ncclResult_t joined = join();
+  return joined == ncclSuccess ? flush() : joined;
+}
 
 ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t type, ncclRedOp_t operation,
                            ncclComm_t of, cudaStream_t stream) {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Groups and messages by NCCL: of GPUs of one process, and of processes with a GPU each. On the stand-in for GPUs it is
-// one for NCCL too (kernels/cuda_on_cpu/nccl).
+// Groups and messages by NCCL: of GPUs of one process, and of processes with one or several GPUs each. On the stand-in
+// for GPUs it is one for NCCL too (kernels/cuda_on_cpu/nccl).
 #ifdef MESHWRIGHT_WITH_NCCL
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <thread>
 
 #include "executor/cuda/cuda_backend.h"
 #include "executor/executor.h"
@@ -18,6 +20,7 @@ namespace meshwright::nccl_test {
 namespace {
 
 bool has_two_gpus() { return kernels::cuda::device_count() >= 2; }
+bool has_four_gpus() { return kernels::cuda::device_count() >= 4; }
 
 TEST(Nccl, GroupsOfTwoGpusAreLikeAPlainGroup) {
   if (!has_two_gpus()) GTEST_SKIP() << "there is one GPU alone";
@@ -30,6 +33,48 @@ TEST(Nccl, GroupsOfTwoGpusAreLikeAPlainGroup) {
           cuda, std::vector<int>(static_cast<std::size_t>(members), 1), [&](int) -> Group& { return *group; }, stored,
           Numbers::Whole);
     }
+}
+
+// A group of `members` of two processes with two GPUs each; nothing of what it does passes the hosts' memory.
+void expect_like_a_plain_group_of_two_processes(const std::vector<DeviceId>& members, DType stored) {
+  const int count = static_cast<int>(members.size());
+  const auto peers = LocalPeers::make(2);
+  std::array<Abort, 2> aborts;
+  std::vector<std::unique_ptr<CudaBackend>> backends(2);
+  std::vector<std::shared_ptr<Group>> groups(2);
+  std::vector<std::thread> processes;
+  for (std::size_t p = 0; p < 2; ++p)
+    processes.emplace_back([&, p] {
+      const int first = count / 2 * static_cast<int>(p);
+      backends[p] = std::make_unique<CudaBackend>(
+          CudaOptions{
+              .precision = {}, .first_gpu = 2 * static_cast<int>(p), .gpus = 2, .first_device = first, .nccl = true},
+          count / 2);
+      groups[p] = PeersBackend(*backends[p], *peers[p], count).make_group(members, aborts[p]);
+    });
+  for (std::thread& process : processes) process.join();
+  const std::size_t joining = peers[0]->bytes_sent() + peers[1]->bytes_sent();
+  CudaBackend of_all({.precision = {}, .gpus = 4}, count);  // whose devices lie where those of the processes do
+  expect_like_a_plain_group(
+      of_all, std::vector<int>(members.size(), 1),
+      [&](int member) -> Group& { return *groups[static_cast<std::size_t>(2 * member / count)]; }, stored,
+      Numbers::Whole);
+  EXPECT_EQ(peers[0]->bytes_sent() + peers[1]->bytes_sent(), joining);
+}
+
+TEST(Nccl, EveryGpuOfAProcessCommunicatesForItself) {
+  if (!has_four_gpus()) GTEST_SKIP() << "there are fewer than four GPUs";
+  for (const int members : {4, 6, 8})  // one or two devices on each GPU
+    for (const DType stored : {DType::BF16, DType::F32, DType::I32})
+      expect_like_a_plain_group_of_two_processes(device_ids(members), stored);
+}
+
+// NCCL would need a GPU twice: the first device of a process speaks for all, which read each other's memory.
+TEST(Nccl, DevicesThatLieOnGpusInTurnsHaveOneSpeaker) {
+  if (!has_four_gpus()) GTEST_SKIP() << "there are fewer than four GPUs";
+  std::vector<DeviceId> in_turns;
+  for (const int device : {0, 2, 1, 3, 4, 6, 5, 7}) in_turns.emplace_back(device);
+  expect_like_a_plain_group_of_two_processes(in_turns, DType::F32);
 }
 
 Planned plan_of(const std::string& method) {
@@ -47,8 +92,8 @@ struct Outcome {
   std::size_t sent = 0;  // through the hosts, by all processes
 };
 
-// Two processes, each with half of the devices on a GPU of its own.
-Outcome run_in_two(const Planned& made, bool nccl, int steps = 2, bool graphs = true) {
+// Two processes, each with half of the devices on GPUs of its own.
+Outcome run_in_two(const Planned& made, bool nccl, int steps = 2, bool graphs = true, int gpus = 1) {
   const RunOptions options{.steps = steps, .seed = 3, .precision = DType::F32};
   const int devices = static_cast<int>(made.program.devices.size());
   Outcome run;
@@ -56,9 +101,13 @@ Outcome run_in_two(const Planned& made, bool nccl, int steps = 2, bool graphs = 
   in_processes(2, [&](LocalPeers& peers) {
     const int first = PeersBackend::first_device(peers.rank(), 2, devices),
               end = PeersBackend::first_device(peers.rank() + 1, 2, devices);
-    CudaBackend cuda(
-        {.precision = {}, .first_gpu = peers.rank(), .first_device = first, .nccl = nccl, .graphs = graphs},
-        end - first);
+    CudaBackend cuda({.precision = {},
+                      .first_gpu = gpus * peers.rank(),
+                      .gpus = gpus,
+                      .first_device = first,
+                      .nccl = nccl,
+                      .graphs = graphs},
+                     end - first);
     PeersBackend backend(cuda, peers, devices);
     RunResult own = run_program(made.graph, made.program, made.check, options, backend);
     const std::lock_guard lock(mutex);
@@ -95,6 +144,19 @@ TEST(Nccl, PlansInTwoProcessesTrainLikeThoseOfHosts) {
     SCOPED_TRACE(method);
     const Planned made = plan_of(method);
     const Outcome by_nccl = run_in_two(made, true), by_hosts = run_in_two(made, false);
+    for (std::size_t step = 0; step < by_hosts.result.losses.size(); ++step)
+      EXPECT_NEAR(by_nccl.result.losses.at(step), by_hosts.result.losses[step],
+                  0x1p-6 * std::abs(by_hosts.result.losses[step]));
+    EXPECT_LT(by_nccl.sent, by_hosts.sent);
+  }
+}
+
+TEST(Nccl, PlansOnTwoGpusOfEachProcessTrainLikeThoseOfHosts) {
+  if (!has_four_gpus()) GTEST_SKIP() << "there are fewer than four GPUs";
+  for (const char* method : {"data", "zero3", "megatron:tp=2,pp=2"}) {
+    SCOPED_TRACE(method);
+    const Planned made = plan_of(method);
+    const Outcome by_nccl = run_in_two(made, true, 2, true, 2), by_hosts = run_in_two(made, false, 2, true, 2);
     for (std::size_t step = 0; step < by_hosts.result.losses.size(); ++step)
       EXPECT_NEAR(by_nccl.result.losses.at(step), by_hosts.result.losses[step],
                   0x1p-6 * std::abs(by_hosts.result.losses[step]));
