@@ -15,6 +15,7 @@
 #include "core/planner/cross_mesh_search.h"
 #include "core/planner/degrees/degrees_search.h"
 #include "core/planner/degrees/eased_degrees.h"
+#include "core/planner/layers/step_structure.h"
 #include "core/planner/offload_search.h"
 #include "core/planner/search/plan_incumbent.h"
 #include "core/planner/search/plan_search.h"
@@ -270,8 +271,8 @@ class AnswerRecord final : public SearchRecord {
   std::vector<ConsideredPlan> fitting_;
 };
 
-// A plan that no stage table has.
-ConsideredPlan considered_of(const Plan& plan) {
+// A plan that no stage table has: its stages are named by how they are split.
+ConsideredPlan considered_of(const Plan& plan, const Graph& graph) {
   ConsideredPlan of;
   of.layer_starts = plan.layer_starts;
   of.microbatches = plan.training.microbatches;
@@ -280,6 +281,20 @@ ConsideredPlan considered_of(const Plan& plan) {
   of.simulated = of.score = plan.predicted.step_time;
   of.needs = plan.predicted.peak_memory;
   of.fate = ConsideredPlan::Fate::Fits;
+  const Layers layers = assign_layers(graph, plan.layer_starts);
+  const StepStructure structure(graph, layers);
+  for (const StagePlan& stage : plan.stages) {
+    const StagePlace place{stage.first_layer, stage.last_layer, stage.submesh, stage.logical_shape};
+    const StageBoundary boundary = stage_boundary(structure, stage.first_layer, stage.last_layer);
+    of.stages.push_back({{.place = place, .sharding = sharding_fingerprint(stage)},
+                         {.forward = stage.forward,
+                          .backward = stage.backward,
+                          .step = stage.update,
+                          .memory = std::nullopt,
+                          .boundary_in = boundary.in,
+                          .boundary_out = boundary.out,
+                          .measured = std::nullopt}});
+  }
   return of;
 }
 
@@ -334,8 +349,8 @@ void refine_borders(PlanningResult& result, std::vector<PlanOfGraph> eased, cons
   if (best > 0) result.log.how += ", then the same degrees with each op split as is fastest";
   if (moved[best]) result.log.how += ", then borders inside layers";
   result.plan = moved[best] ? std::move(moved[best]->plan) : plans[best].plan;
-  if (record != nullptr && best > 0) record->add(considered_of(*result.plan));
   result.graph = *plans[best].graph;
+  if (record != nullptr && best > 0) record->add(considered_of(*result.plan, result.graph));
   result.lower_bound_within_layers = best > 0 ? Seconds(0.0) : std::min(result.lower_bound_within_layers, step);
 }
 
@@ -422,8 +437,10 @@ PlanOutcome PlanEvaluator::outcome(const PlanOfGraph& made) const {
   const std::unique_ptr<PlanTrial> trial = this->trial(made);
   const StepOutcome found = trial->step();
   PlanOutcome outcome{found.step};
-  for (const Bytes peak : trial->peaks) outcome.peak = std::max(outcome.peak, peak);
-  for (const Bytes peak : found.peaks) outcome.peak = std::max(outcome.peak, peak);
+  for (std::size_t s = 0; s < trial->peaks.size(); ++s) {
+    const Bytes tensors = found.peaks.empty() ? trial->peaks[s] : std::max(trial->peaks[s], found.peaks[s]);
+    outcome.peak = std::max(outcome.peak, trial->beside.empty() ? tensors : tensors + trial->beside[s]);
+  }
   return outcome;
 }
 

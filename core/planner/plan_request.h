@@ -43,11 +43,14 @@ class PlanTrial {
 
   std::vector<Bytes> peaks = {};    // [stage] of its fullest device, as check_program counts it
   std::vector<Bytes> on_host = {};  // [stage] the most that a device keeps on its host; empty: none keeps anything
+  // [stage] what its fullest device holds beside its tensors, beyond what its usable memory leaves for that; empty:
+  // nothing.
+  std::vector<Bytes> beside = {};
 };
 
 struct PlanOutcome {
   Seconds step{0.0};
-  Bytes peak{0.0};  // of the device that holds the most, as this program's executor runs the plan
+  Bytes peak{0.0};  // of the device that holds the most, with what PlanTrial::beside says of it
 };
 
 // Ranks plans and pipelines by their step time; implemented with the simulator outside core.
@@ -283,7 +286,8 @@ struct PlanningResult {
     Seconds step_time{0};  // of that plan, simulated as if it fitted; 0: not known
     bool of_host = false;  // bytes of its share of the host's memory
     bool likely = false;   // usable is what fits with the probability that is asked of a software's memory
-    // "needs 9.1 GiB of 8.0 GiB per device"
+    Bytes beside{0.0};     // of `needs`: PlanTrial::beside
+    // "needs 9.1 GiB of 8.0 GiB per device"; "needs 9.1 GiB (1.3 GiB beside its tensors) of 8.0 GiB per device"
     [[nodiscard]] std::string text() const;
   };
   std::optional<TooLarge> too_large;  // unset when there is a plan, or something else is the limit

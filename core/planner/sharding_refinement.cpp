@@ -180,7 +180,7 @@ class Refinement {
   // Parts: ops of a layer may leave partial sums that those who read or add them up in another layer do not expect.
   enum class Mixes { Stages, Parts };
   bool try_plan(Plan plan, std::int64_t& budget, Mixes mixes = Mixes::Stages);
-  [[nodiscard]] bool fits(const Plan& plan, const std::vector<Bytes>& peaks, const std::vector<Bytes>& on_host) const;
+  [[nodiscard]] bool fits(const Plan& plan, const PlanTrial& trial, const std::vector<Bytes>& peaks) const;
 
   const PlanRequest& request_;
   const CostModel& costs_;
@@ -331,23 +331,25 @@ bool Refinement::try_plan(Plan plan, std::int64_t& budget, Mixes mixes) {
   const auto trial = trials_.trial({plan, best_.graph}, evaluator_, simulated_);
   budget -= trials_.known() - known;
   const auto memory = evaluator_.software_memory(plan, *best_.graph);
-  if (memory ? memory->needs > memory->usable : !fits(plan, trial->peaks, trial->on_host)) return false;
+  if (memory ? memory->needs > memory->usable : !fits(plan, *trial, trial->peaks)) return false;
   const StepOutcome outcome = trial->step();
-  if (outcome.step >= step() || (!memory && !fits(plan, outcome.peaks, {}))) return false;
+  if (outcome.step >= step() || (!memory && !fits(plan, *trial, outcome.peaks))) return false;
   best_.plan = std::move(plan);
   best_.plan.predicted.step_time = outcome.step;
   return true;
 }
 
 // A plan that was made to fit more closely stays within what it needs.
-bool Refinement::fits(const Plan& plan, const std::vector<Bytes>& peaks, const std::vector<Bytes>& on_host) const {
+bool Refinement::fits(const Plan& plan, const PlanTrial& trial, const std::vector<Bytes>& peaks) const {
   const auto hosts = [&](std::size_t s) -> const HostGroup& {
     return plan.cluster.group(plan.stages[s].submesh.group);
   };
-  for (std::size_t s = 0; s < peaks.size(); ++s)
-    if (peaks[s] > std::max(plan.stages[s].peak_memory, hosts(s).usable_memory())) return false;
-  for (std::size_t s = 0; s < on_host.size(); ++s)
-    if (on_host[s] > hosts(s).device.host_memory) return false;
+  for (std::size_t s = 0; s < peaks.size(); ++s) {
+    const Bytes needs = trial.beside.empty() ? peaks[s] : peaks[s] + trial.beside[s];
+    if (needs > std::max(plan.stages[s].peak_memory, hosts(s).usable_memory())) return false;
+  }
+  for (std::size_t s = 0; s < trial.on_host.size(); ++s)
+    if (trial.on_host[s] > hosts(s).device.host_memory) return false;
   return true;
 }
 

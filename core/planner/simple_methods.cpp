@@ -290,11 +290,8 @@ std::optional<PlanProgram> Rivals::complete(const Judged& rival) const {
   take_peaks(program.plan, outcome.peaks);
   program.plan.predicted.step_time = outcome.step;
   const bool counted_by_software = evaluator_.software_memory(program.plan, *program.graph).has_value();
-  const bool fits = counted_by_software ||
-                    std::all_of(program.plan.stages.begin(), program.plan.stages.end(), [&](const StagePlan& stage) {
-                      return stage.peak_memory <= request_.cluster.group(stage.submesh.group).usable_memory();
-                    });
-  return fits ? std::optional(std::move(program)) : std::nullopt;
+  if (!counted_by_software && !fits_devices(program.plan, *program.trial)) return std::nullopt;
+  return program;
 }
 
 void Rivals::take(PlanProgram program, const std::string& method, PlanEvaluator& searched_by) {

@@ -91,6 +91,7 @@ class CountingEvaluator : public PlanEvaluator {
     Counted(std::unique_ptr<PlanTrial> of, std::atomic<int>& simulated) : of_(std::move(of)), simulated_(simulated) {
       peaks = of_->peaks;
       on_host = of_->on_host;
+      beside = of_->beside;
     }
     [[nodiscard]] StepOutcome step() override {
       ++simulated_;
@@ -239,8 +240,9 @@ std::string PlanningResult::TooLarge::text() const {
   if (likely)
     return fmt::format("needs {} per device, and no more than {} is likely to fit", human_bytes(needs),
                        human_bytes(usable));
-  return fmt::format("needs {} of {}{} per device", human_bytes(needs), human_bytes(usable),
-                     of_host ? " of its host's memory" : "");
+  return fmt::format("needs {}{} of {}{} per device", human_bytes(needs),
+                     beside.si() > 0.0 ? fmt::format(" ({} beside its tensors)", human_bytes(beside)) : "",
+                     human_bytes(usable), of_host ? " of its host's memory" : "");
 }
 
 std::string sentence(const PlanningResult& failed, const WaysOut& ways_out) {

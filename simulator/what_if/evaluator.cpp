@@ -72,13 +72,15 @@ Seconds whole_step(const Program& program, const CostModel& costs) {
 
 class SimulatedTrial final : public PlanTrial {
  public:
-  SimulatedTrial(LoadedPlan loaded, const PlanOfGraph& made, const CostModel& costs, const StepRequest& conditions)
+  SimulatedTrial(LoadedPlan loaded, const PlanOfGraph& made, const CostModel& costs, const StepRequest& conditions,
+                 const MemoryBesideTensors& of_beside)
       : loaded_(std::move(loaded)), made_(made), costs_(costs), conditions_(conditions) {
-    note_memory(loaded_);
+    note_memory(loaded_, of_beside);
   }
-  SimulatedTrial(FoldedPlan folded, const PlanOfGraph& made, const CostModel& costs, const StepRequest& conditions)
+  SimulatedTrial(FoldedPlan folded, const PlanOfGraph& made, const CostModel& costs, const StepRequest& conditions,
+                 const MemoryBesideTensors& of_beside)
       : folded_(std::move(folded)), made_(made), costs_(costs), conditions_(conditions) {
-    note_memory(folded_->loaded);
+    note_memory(folded_->loaded, of_beside);
   }
 
   [[nodiscard]] StepOutcome step() override {
@@ -93,9 +95,10 @@ class SimulatedTrial final : public PlanTrial {
   }
 
  private:
-  void note_memory(const LoadedPlan& loaded) {
+  void note_memory(const LoadedPlan& loaded, const MemoryBesideTensors& of_beside) {
     peaks = largest_of_stages(loaded.program, loaded.check.peak_memory);
     on_host = largest_of_stages(loaded.program, loaded.program.host_bytes);
+    if (of_beside) beside = of_beside(made_.plan, *made_.graph, loaded.program);
   }
 
   LoadedPlan loaded_;  // unless folded
@@ -107,8 +110,9 @@ class SimulatedTrial final : public PlanTrial {
 
 }  // namespace
 
-SimulatedEvaluator::SimulatedEvaluator(const CostModel& costs, const SoftwareProfile* software, StepRequest conditions)
-    : costs_(costs), software_(software), conditions_(std::move(conditions)) {
+SimulatedEvaluator::SimulatedEvaluator(const CostModel& costs, const SoftwareProfile* software, StepRequest conditions,
+                                       MemoryBesideTensors beside)
+    : costs_(costs), software_(software), conditions_(std::move(conditions)), beside_(std::move(beside)) {
   MW_CHECK(conditions_.is_of_a_plan(), "plans cannot be searched under such conditions");
 }
 
@@ -123,13 +127,15 @@ bool SimulatedEvaluator::folds(const Plan& plan) const {
 }
 
 std::unique_ptr<PlanEvaluator> SimulatedEvaluator::plain() const {
-  return conditions_.plain() ? nullptr : std::make_unique<SimulatedEvaluator>(costs_, software_);
+  return conditions_.plain() ? nullptr
+                             : std::make_unique<SimulatedEvaluator>(costs_, software_, StepRequest{}, beside_);
 }
 
 std::unique_ptr<PlanTrial> SimulatedEvaluator::trial(const PlanOfGraph& made) const {
   if (folds(made.plan))
-    return std::make_unique<SimulatedTrial>(load_folded_plan(made, costs_, conditions_), made, costs_, conditions_);
-  return std::make_unique<SimulatedTrial>(load_plan(made, costs_), made, costs_, conditions_);
+    return std::make_unique<SimulatedTrial>(load_folded_plan(made, costs_, conditions_), made, costs_, conditions_,
+                                            beside_);
+  return std::make_unique<SimulatedTrial>(load_plan(made, costs_), made, costs_, conditions_, beside_);
 }
 
 std::optional<PlanEvaluator::SoftwareMemory> SimulatedEvaluator::software_memory(const Plan& plan,

@@ -3,6 +3,7 @@
 // plain simulations; whole plans are judged as `simulate` predicts them under the same conditions.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,12 +18,16 @@
 
 namespace meshwright {
 
+// PlanTrial::beside of a plan's program, which may be folded: only the devices that stand for others have whole lists.
+using MemoryBesideTensors = std::function<std::vector<Bytes>(const Plan&, const Graph&, const Program&)>;
+
 class SimulatedEvaluator final : public PlanEvaluator {
  public:
   // `software`: whose costs these are, and whose memory decides whether a plan fits; nullptr: this program's own.
-  // `conditions`: of the step that plans are judged by. REQUIRES: conditions.is_of_a_plan().
+  // `conditions`: of the step that plans are judged by. `beside`: what the executor holds beside tensors; empty:
+  // nothing that usable memory does not leave room for. REQUIRES: conditions.is_of_a_plan().
   explicit SimulatedEvaluator(const CostModel& costs, const SoftwareProfile* software = nullptr,
-                              StepRequest conditions = {});
+                              StepRequest conditions = {}, MemoryBesideTensors beside = {});
 
   // Any number of threads may ask at the same time.
   [[nodiscard]] Seconds step_time(ScheduleKind schedule, int microbatches, const PipelineTimes& times,
@@ -45,6 +50,7 @@ class SimulatedEvaluator final : public PlanEvaluator {
   const CostModel& costs_;
   const SoftwareProfile* software_;
   const StepRequest conditions_;
+  const MemoryBesideTensors beside_;
   std::mutex mutex_;  // of the members below
   // The latest, of schedules whose shape takes longer to find than to use.
   std::map<Shape, std::shared_ptr<const PipelineShape>> shapes_;

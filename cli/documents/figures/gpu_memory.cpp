@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "cli/documents/figures/report.h"
 #include "cli/terminal/output.h"
@@ -10,26 +11,51 @@
 
 namespace meshwright {
 
-std::vector<GpuMemoryUse> gpu_memory_use(const Plan& plan, const Graph& graph, const Program& program,
-                                         const StoredType& stored) {
-  if (!plan.software.empty()) return {};
-  const StoredType as_planned = [](DType type) { return type; };
-  std::map<int, GpuMemoryUse> uses;  // by group
+namespace {
+
+// [stage] of those that are the first of a rank, whose devices CUDA runs on; of no other plans than this program's own.
+// All devices of a stage allocate alike, and of several stages on one rank the first has them all.
+std::vector<std::optional<GpuMemoryUse>> uses_of_stages(const Plan& plan, const Graph& graph, const Program& program,
+                                                        const StoredType& stored) {
+  std::vector<std::optional<GpuMemoryUse>> uses(plan.stages.size());
+  if (!plan.software.empty()) return uses;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
     const int group = plan.stages[s].submesh.group;
     const DeviceKind& kind = plan.cluster.group(group).device;
-    if (kind.name == kAnyProcessor || kind.memory <= kCudaContext) continue;  // no device that CUDA runs on
-    // All devices of a stage allocate alike; of several stages on one rank the first has them all.
+    if (kind.name == kAnyProcessor || kind.memory <= kCudaContext) continue;
     const DeviceId device = program.stages[s].devices.front();
     if (program.stage_of_device[device.index()].index() != s) continue;
-    GpuMemoryUse found{group, kind.name, kind.memory,
-                       gpu_memory_need(graph, program, device, stored ? stored : as_planned)};
-    const auto [known, is_new] = uses.try_emplace(group, found);
-    if (!is_new && found.needed() > known->second.needed()) known->second = std::move(found);
+    uses[s] = {group, kind.name, kind.memory, gpu_memory_need(graph, program, device, stored)};
+  }
+  return uses;
+}
+
+DType as_planned(DType type) { return type; }
+
+}  // namespace
+
+std::vector<GpuMemoryUse> gpu_memory_use(const Plan& plan, const Graph& graph, const Program& program,
+                                         const StoredType& stored) {
+  std::map<int, GpuMemoryUse> uses;  // by group
+  for (std::optional<GpuMemoryUse>& found : uses_of_stages(plan, graph, program, stored ? stored : as_planned)) {
+    if (!found) continue;
+    const auto [known, is_new] = uses.try_emplace(found->group, *found);
+    if (!is_new && found->needed() > known->second.needed()) known->second = *std::move(found);
   }
   std::vector<GpuMemoryUse> all;
   for (auto& [group, use] : uses) all.push_back(std::move(use));
   return all;
+}
+
+std::vector<Bytes> memory_beside_tensors(const Plan& plan, const Graph& graph, const Program& program) {
+  std::vector<Bytes> beside(plan.stages.size(), Bytes(0.0));
+  const auto uses = uses_of_stages(plan, graph, program, as_planned);
+  for (std::size_t s = 0; s < uses.size(); ++s) {
+    if (!uses[s]) continue;
+    const Bytes left = uses[s]->memory - plan.cluster.group(uses[s]->group).usable_memory();
+    beside[s] = std::max(Bytes(0.0), uses[s]->needed() - uses[s]->need.tensors - left);
+  }
+  return beside;
 }
 
 std::string gpu_memory_line(const std::vector<GpuMemoryUse>& uses) {

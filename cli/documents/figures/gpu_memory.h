@@ -26,6 +26,9 @@ struct GpuMemoryUse {
 // `stored`: how its tensors lie.
 [[nodiscard]] std::vector<GpuMemoryUse> gpu_memory_use(const Plan& plan, const Graph& graph, const Program& program,
                                                        const StoredType& stored = {});
+// A search's MemoryBesideTensors: [stage] what this program's executor holds beside tensors on the first device of each
+// rank, beyond what the usable memory leaves of it. Empty of what gpu_memory_use is.
+[[nodiscard]] std::vector<Bytes> memory_beside_tensors(const Plan& plan, const Graph& graph, const Program& program);
 // "# beside it on a GPU, in GiB: workspaces 0.55, messages 0.00, pages 0.12, CUDA 0.75; 14.6 in all, with up to 1.1 of
 // blocks kept for reuse, of 131.3"; "" of none.
 [[nodiscard]] std::string gpu_memory_line(const std::vector<GpuMemoryUse>& uses);

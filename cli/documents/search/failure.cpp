@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/documents/search/failure.h"
 
+#include "cli/documents/figures/gpu_memory.h"
 #include "cli/terminal/output.h"
 #include "cli/terminal/progress.h"
 #include "core/planner/ways_out.h"
@@ -17,8 +18,8 @@ std::string explain_failure(const PlanRequest& request, const PlanningResult& fa
                         : costs.db     ? make_profiled_cost_model(cluster, *costs.db, costs.profile_as)
                                        : make_analytic_cost_model(cluster),
                         nullptr};
-    pricing.evaluator =
-        std::make_unique<SimulatedEvaluator>(*pricing.costs, costs.software ? &*costs.software : nullptr, conditions);
+    pricing.evaluator = std::make_unique<SimulatedEvaluator>(
+        *pricing.costs, costs.software ? &*costs.software : nullptr, conditions, memory_beside_tensors);
     return pricing;
   };
   Progress progress;

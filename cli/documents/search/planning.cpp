@@ -37,29 +37,13 @@ void take_stage_times(Plan& plan, const Prediction& prediction) {
   }
 }
 
-namespace {
-
-// Where a plan does not fit with what this program's executor holds beside its tensors, the next one has to have fewer:
-// by a part of what is lacking, as smaller shards take smaller workspaces, and by no less than a hundredth of the
-// device. False: it fits.
-bool leave_room(Cluster& cluster, const std::vector<GpuMemoryUse>& uses) {
-  constexpr double kPart = 0.25, kLeast = 0.01, kNone = 1e-6;
-  bool lowered = false;
-  for (const GpuMemoryUse& use : uses) {
-    if (use.fits()) continue;
-    DeviceKind& kind = cluster.groups[static_cast<std::size_t>(use.group)].device;
-    const Bytes less = std::max(kPart * (use.needed() - use.memory), kLeast * use.memory);
-    kind.usable_memory = std::min(kind.usable_memory, std::max(kNone, (use.need.tensors - less) / kind.memory));
-    lowered = true;
-  }
-  return lowered;
-}
-
-// The plan of a request, with its program.
-PlanningOutcome search_once(const PlanRequest& request, const Costs& costs) {
+PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::string& lead) {
+  Progress progress;
+  if (request.steps == nullptr) request.progress = [&](const std::string& text) { progress(lead + text); };
   const StepRequest conditions = conditions_of(conditions_from_plan(request.conditions));
   expect_software_can(conditions, costs);
-  SimulatedEvaluator evaluator(*costs.model, costs.software ? &*costs.software : nullptr, conditions);
+  SimulatedEvaluator evaluator(*costs.model, costs.software ? &*costs.software : nullptr, conditions,
+                               memory_beside_tensors);
   const Seconds begin = now();
   PlanningResult result = make_plan(request, *costs.model, evaluator);
   const Seconds wall = now() - begin;
@@ -78,29 +62,6 @@ PlanningOutcome search_once(const PlanRequest& request, const Costs& costs) {
   return {PredictedPlan{std::move(plan), std::move(result), std::move(of.loaded), std::move(of.folded),
                         std::move(of.prediction), wall, latency},
           "", interrupted};
-}
-
-}  // namespace
-
-// A search knows of memory beside tensors only as a share of a device. Where a plan's own figures are more, it is made
-// again with less, a few times at most: a plan that still lacks room says so.
-PlanningOutcome search_plan(PlanRequest request, const Costs& costs, const std::string& lead) {
-  Progress progress;
-  if (request.steps == nullptr) request.progress = [&](const std::string& text) { progress(lead + text); };
-  const Cluster cluster = request.cluster;
-  constexpr int kMostAgain = 2;
-  for (int again = 0;; ++again) {
-    PlanningOutcome found = search_once(request, costs);
-    if (!found.planned || found.interrupted || again == kMostAgain ||
-        !leave_room(request.cluster,
-                    gpu_memory_use(found.planned->plan, found.planned->result.graph, found.planned->loaded.program))) {
-      if (found.planned) {
-        found.planned->plan.cluster = cluster;
-        for (FrontPoint& point : found.planned->result.front) point.plan.cluster = cluster;
-      }
-      return found;
-    }
-  }
 }
 
 namespace {

@@ -17,7 +17,8 @@ namespace meshwright {
 // What the training graph says about each forward op, independent of any mesh. Built once per graph.
 class StepStructure {
  public:
-  explicit StepStructure(const Graph& graph, const Layers& layers);
+  explicit StepStructure(const Graph& graph, const Layers& layers);  // keeps both
+  StepStructure(const Graph& graph, Layers&& layers) = delete;
 
   struct Gradient {
     OpId made_by;  // backward op

@@ -61,8 +61,7 @@ void add_verdict(ConsideredPlan& considered, const Verdict& verdict) {
       return;
     }
     considered.needs = verdict.worst->needs;
-    considered.why = fmt::format("stage {} needs {} of {} per device", verdict.worst->stage,
-                                 human_bytes(verdict.worst->needs), human_bytes(verdict.worst->usable));
+    considered.why = fmt::format("stage {} {}", verdict.worst->stage, verdict.worst->text());
     return;
   }
   considered.simulated = verdict.step;

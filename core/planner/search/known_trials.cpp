@@ -77,10 +77,12 @@ class KnownTrials::Trial final : public PlanTrial {
       lowered_ = evaluator_.trial(made_);
       known_->peaks = lowered_->peaks;
       known_->on_host = lowered_->on_host;
+      known_->beside = lowered_->beside;
       known_->lowered = true;
     }
     peaks = known_->peaks;
     on_host = known_->on_host;
+    beside = known_->beside;
   }
 
   [[nodiscard]] StepOutcome step() override {

@@ -32,7 +32,7 @@ class KnownTrials {
   struct Known {
     std::mutex mutex;  // of the members below
     bool lowered = false;
-    std::vector<Bytes> peaks, on_host;
+    std::vector<Bytes> peaks, on_host, beside;
     std::optional<StepOutcome> step;  // nullopt: nobody asked for it
   };
   class Trial;

@@ -64,23 +64,27 @@ Bytes usable_memory_of(const Plan& plan, const StagePlan& stage) {
   return plan.cluster.group(stage.submesh.group).usable_memory();
 }
 
-// [stage] of its fullest device, with the `peaks` of a step under conditions, if any.
-std::vector<Bytes> stage_peaks(const Plan& plan, const std::vector<Bytes>& peaks) {
-  std::vector<Bytes> stages;
-  for (const StagePlan& stage : plan.stages) stages.push_back(stage.peak_memory);
-  for (std::size_t s = 0; s < peaks.size(); ++s) stages[s] = std::max(stages[s], peaks[s]);
-  return stages;
+// [stage] what has to fit into the usable memory of its fullest device, with the `peaks` of a step under conditions, if
+// any.
+std::vector<Bytes> stage_needs(const Plan& plan, const PlanTrial& trial, const std::vector<Bytes>& peaks) {
+  std::vector<Bytes> needs;
+  for (const StagePlan& stage : plan.stages) needs.push_back(stage.peak_memory);
+  for (std::size_t s = 0; s < peaks.size(); ++s) needs[s] = std::max(needs[s], peaks[s]);
+  for (std::size_t s = 0; s < trial.beside.size(); ++s) needs[s] += trial.beside[s];
+  return needs;
 }
 
-// `peaks` [stage]. nullopt: every stage fits.
-std::optional<PlanningResult::TooLarge> largest_excess(const Plan& plan, const std::vector<Bytes>& peaks) {
+// `needs` [stage]. nullopt: every stage fits.
+std::optional<PlanningResult::TooLarge> largest_excess(const Plan& plan, const PlanTrial& trial,
+                                                       const std::vector<Bytes>& needs) {
   std::optional<PlanningResult::TooLarge> worst;
-  for (std::size_t s = 0; s < peaks.size(); ++s) {
+  for (std::size_t s = 0; s < needs.size(); ++s) {
     const StagePlan& stage = plan.stages[s];
     const Bytes usable = usable_memory_of(plan, stage);
-    if (worst && peaks[s] - usable <= worst->needs - worst->usable) continue;
+    if (worst && needs[s] - usable <= worst->needs - worst->usable) continue;
     worst = {
-        static_cast<int>(s), static_cast<int>(peaks.size()), stage.first_layer, stage.last_layer, peaks[s], usable};
+        static_cast<int>(s), static_cast<int>(needs.size()), stage.first_layer, stage.last_layer, needs[s], usable};
+    if (!trial.beside.empty()) worst->beside = trial.beside[s];
   }
   return worst->needs <= worst->usable ? std::nullopt : worst;
 }
@@ -106,12 +110,11 @@ PlanProgram on_trial_anew(Plan plan, const std::shared_ptr<const Graph>& graph, 
   return on_trial(std::move(plan), graph, evaluator);
 }
 
-// The plan with the step of its program, and the memory of that.
-Plan take_step(PlanProgram program) {
+// The plan gets the step of its program, and the memory of that.
+void take_step(PlanProgram& program) {
   const StepOutcome outcome = program.trial->step();
   take_peaks(program.plan, outcome.peaks);
   program.plan.predicted.step_time = outcome.step;
-  return std::move(program.plan);
 }
 
 }  // namespace
@@ -214,8 +217,14 @@ void take_peaks(Plan& plan, const std::vector<Bytes>& peaks) {
   }
 }
 
+bool fits_devices(const Plan& plan, const PlanTrial& trial) {
+  return !largest_excess(plan, trial, stage_needs(plan, trial, {}));
+}
+
 Plan with_step_and_memory(Plan plan, const std::shared_ptr<const Graph>& graph, const PlanEvaluator& evaluator) {
-  return take_step(on_trial_anew(std::move(plan), graph, evaluator));
+  PlanProgram program = on_trial_anew(std::move(plan), graph, evaluator);
+  take_step(program);
+  return std::move(program.plan);
 }
 
 std::optional<Plan> with_step_if_it_fits(Plan plan, const std::shared_ptr<const Graph>& graph,
@@ -223,11 +232,11 @@ std::optional<Plan> with_step_if_it_fits(Plan plan, const std::shared_ptr<const 
   const auto memory = evaluator.software_memory(plan, *graph);
   if (memory && memory->needs > memory->usable) return std::nullopt;
   PlanProgram program = on_trial_anew(std::move(plan), graph, evaluator);
-  const auto fits = [&](const Plan& of) { return memory || !largest_excess(of, stage_peaks(of, {})); };
+  const auto fits = [&] { return memory || fits_devices(program.plan, *program.trial); };
   // The memory comes first: a program that does not fit need not be simulated.
-  if (!fits(program.plan) || host_excess(program.plan, program.trial->on_host)) return std::nullopt;
-  Plan found = take_step(std::move(program));
-  return fits(found) ? std::optional(std::move(found)) : std::nullopt;
+  if (!fits() || host_excess(program.plan, program.trial->on_host)) return std::nullopt;
+  take_step(program);
+  return fits() ? std::optional(std::move(program.plan)) : std::nullopt;
 }
 
 Verdict judge(const SearchContext& context, const PlanProgram& found, const PointBounds& bounds,
@@ -235,12 +244,11 @@ Verdict judge(const SearchContext& context, const PlanProgram& found, const Poin
   const Goal& goal = context.request.goal;
   Verdict verdict;
   verdict.to_beat = incumbent.score();
-  verdict.peak = found.plan.predicted.peak_memory;
   const auto memory = context.evaluator.software_memory(found.plan, *found.graph);
-  if (memory) verdict.peak = as_counted_here(*memory, context.request);
+  std::vector<Bytes> needs = stage_needs(found.plan, *found.trial, {});
+  verdict.peak = memory ? as_counted_here(*memory, context.request) : std::ranges::max(needs);
   // The memory comes first: a program that does not fit need not be simulated.
-  verdict.worst =
-      memory ? software_excess(found.plan, *memory) : largest_excess(found.plan, stage_peaks(found.plan, {}));
+  verdict.worst = memory ? software_excess(found.plan, *memory) : largest_excess(found.plan, *found.trial, needs);
   if (!verdict.worst) verdict.worst = host_excess(found.plan, found.trial->on_host);
   if (verdict.worst) {
     verdict.kind = Verdict::Kind::TooLarge;
@@ -252,18 +260,18 @@ Verdict judge(const SearchContext& context, const PlanProgram& found, const Poin
   StepOutcome outcome = found.trial->step();
   verdict.step = outcome.step;
   verdict.peaks = std::move(outcome.peaks);
-  const std::vector<Bytes> stages = stage_peaks(found.plan, verdict.peaks);
+  needs = stage_needs(found.plan, *found.trial, verdict.peaks);
   if (!memory && !verdict.peaks.empty()) {
-    verdict.peak = *std::max_element(stages.begin(), stages.end());
-    if ((verdict.worst = largest_excess(found.plan, stages))) {
+    verdict.peak = std::ranges::max(needs);
+    if ((verdict.worst = largest_excess(found.plan, *found.trial, needs))) {
       verdict.kind = Verdict::Kind::TooLarge;
       verdict.excess = verdict.worst->needs - verdict.worst->usable;
       verdict.worst->step_time = verdict.step;
       return verdict;
     }
   }
-  for (std::size_t s = 0; s < stages.size(); ++s)
-    verdict.fullest = std::max(verdict.fullest, stages[s] / usable_memory_of(found.plan, found.plan.stages[s]));
+  for (std::size_t s = 0; s < needs.size(); ++s)
+    verdict.fullest = std::max(verdict.fullest, needs[s] / usable_memory_of(found.plan, found.plan.stages[s]));
   // The simulation uses modelled costs, so the bound from modelled costs belongs to it.
   verdict.lower_bound = std::min(verdict.step, bounds.modelled);
   verdict.score = verdict.step;

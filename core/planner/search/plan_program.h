@@ -50,6 +50,8 @@ class PlanGraphs {
 // The plan knows these peaks of its stages, too: those of a step under conditions (StepOutcome::peaks) may be above
 // those of the plain one.
 void take_peaks(Plan& plan, const std::vector<Bytes>& peaks);
+// Whether the memory that the plan knows of fits into its devices, with what the trial says to lie beside tensors.
+[[nodiscard]] bool fits_devices(const Plan& plan, const PlanTrial& trial);
 
 // The plan with its step and memory as the search finds them of every plan. Throws InputError as the evaluator's trial.
 [[nodiscard]] Plan with_step_and_memory(Plan plan, const std::shared_ptr<const Graph>& graph,

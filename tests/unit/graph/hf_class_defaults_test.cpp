@@ -92,6 +92,12 @@ TEST(TiedHeads, AreWhatTheWholeFileSays) {
   EXPECT_EQ(tied("qwen2_vl", "false", "true"), 1);
 }
 
+// Their classes in transformers tie nothing, whatever a file says.
+TEST(TiedHeads, AreNotOfModelsThatHear) {
+  for (const char* type : {"qwen2_audio", "voxtral"})
+    for (const char* word : {"", "true", "false"}) EXPECT_EQ(tied(type, word, "true"), 0) << type << word;
+}
+
 TEST(TiedHeads, OfFamiliesThatShareTheTableAreNotUntied) {
   const std::string bart = R"("model_type": "bart", "vocab_size": 10, "d_model": 8, "encoder_layers": 1,
       "decoder_layers": 1, "encoder_attention_heads": 2, "decoder_attention_heads": 2, "encoder_ffn_dim": 16,

@@ -106,6 +106,23 @@ TEST(LongT5, IsT5WithWindowsInItsEncoder) {
               "'encoder_attention_type' is \"transient-global\""));
 }
 
+// A file names no length of its own; whoever gives one gives that of both stacks.
+TEST(T5, HasAsManyTokensInItsEncoderAsInItsDecoderUnlessToldOtherwise) {
+  ModelConfig model = read(R"("model_type": "mt5", "feed_forward_proj": "gated-gelu", "d_ff": 2048, )" + kBase);
+  const auto read_by_encoder = [&] {
+    const Graph graph = build_forward_graph(model, TrainingOptions{.batch = 1});
+    const auto tokens = std::find_if(graph.tensors().begin(), graph.tensors().end(),
+                                     [](const Tensor& tensor) { return tensor.name == "tokens"; });
+    return tokens->dims.at(1).size;
+  };
+  model.seq = 8;
+  EXPECT_EQ(read_by_encoder(), 8);
+  model = with_sizes(model, "encoder_seq=16", "here");
+  EXPECT_EQ(read_by_encoder(), 16);
+  model.seq = 4;
+  EXPECT_EQ(read_by_encoder(), 16);
+}
+
 TEST(SwitchTransformers, HaveExpertsInEverySecondLayer) {
   const std::string text =
       R"("model_type": "switch_transformers", "d_ff": 3072, "num_experts": 8, "expert_capacity": 64,

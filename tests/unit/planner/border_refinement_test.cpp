@@ -8,6 +8,7 @@
 #include "core/planner/borders/moved_plan.h"
 #include "core/planner/degrees/eased_degrees.h"
 #include "simulator/what_if/evaluator.h"
+#include "tests/sanitized.h"
 #include "tests/unit/planning_fixture.h"
 
 namespace meshwright::border_refinement_test {
@@ -269,6 +270,44 @@ TEST(EaseDegrees, KeepsMeshesAndIsNoSlower) {
   for (const StagePlan& stage : plan.stages) EXPECT_EQ(stage.devices.size(), 2u);
   EXPECT_EQ(plan.method, "pipeshard");
   EXPECT_LE(plan.predicted.step_time, exact.made.plan.predicted.step_time);
+}
+
+struct Fitting : SearchRecord {
+  std::vector<ConsideredPlan> plans;
+  void add(ConsideredPlan of) override {
+    if (of.fate == ConsideredPlan::Fate::Fits) plans.push_back(std::move(of));
+  }
+};
+
+// No stage table has its stages.
+TEST(EaseDegrees, ThatAreTheAnswerAreRecordedWithTheirStages) {
+  if (kSanitized) GTEST_SKIP() << "no smaller request is known whose answer they are";
+  Fitting fitting;
+  PlanRequest request =
+      ask("gpt:layers=48,hidden=256,heads=8,seq=256,vocab=1000", "p3.16xlarge:2", "pipeshard", 128, 8);
+  request.training.dtype = request.model.default_dtype;
+  request.search.layers = Auto{};
+  request.search.schedule = ScheduleKind::Interleaved;
+  request.record = &fitting;
+  const auto costs = make_analytic_cost_model(request.cluster);
+  SimulatedEvaluator evaluator(*costs);
+  const PlanningResult found = make_plan(request, *costs, evaluator);
+  ASSERT_TRUE(found.plan) << found.reason;
+  ASSERT_NE(found.log.how.find("each op split as is fastest"), std::string::npos) << found.log.how;
+  const Plan& plan = *found.plan;
+  const auto recorded = std::min_element(fitting.plans.begin(), fitting.plans.end(),
+                                         [](const auto& a, const auto& b) { return *a.score < *b.score; });
+  ASSERT_NE(recorded, fitting.plans.end());
+  EXPECT_EQ(recorded->simulated, plan.predicted.step_time);
+  EXPECT_EQ(recorded->layer_starts, plan.layer_starts);
+  ASSERT_EQ(recorded->stages.size(), plan.stages.size());
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const ConsideredStage& stage = recorded->stages[s];
+    EXPECT_EQ(stage.name.place.first, plan.stages[s].first_layer) << s;
+    EXPECT_EQ(stage.name.place.submesh, plan.stages[s].submesh) << s;
+    EXPECT_EQ(stage.costs.forward, plan.stages[s].forward) << s;
+    EXPECT_GT(stage.costs.boundary_in + stage.costs.boundary_out, Bytes(0.0)) << s;
+  }
 }
 
 }  // namespace

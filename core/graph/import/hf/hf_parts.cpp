@@ -87,15 +87,20 @@ void set_tied_by_whole(ModelConfig& model, const HfReader& config) {
   constexpr std::array kOfEither = {
       "fast_vlm",        "glm4v",         "glm_ocr",      "hunyuan_vl", "llava",    "llava_next_video",
       "llava_onevision", "minimax_m3_vl", "paddleocr_vl", "qwen2_5_vl", "qwen2_vl", "shieldgemma2"};
-  if (!config.has(kKey)) return;
-  const bool tied = config.flag_or(kKey, false);
-  const auto own = model.more.find("tied");
-  require(own != model.more.end() || tied, "{}: '{}' is false, which is not supported for this family; true is.",
-          config.place(), kKey);
-  if (own == model.more.end()) return;
+  constexpr std::array kOfNone = {"audioflamingo3", "cosmos3_edge",  "musicflamingo", "omniasr",
+                                  "qwen2_audio",    "vibevoice_asr", "voxtral"};
   const std::string type = config.text_or("model_type", "");
-  const bool either = std::find(kOfEither.begin(), kOfEither.end(), type) != kOfEither.end();
-  own->second = tied || (either && own->second == 1);
+  const auto is_of = [&](const auto& types) { return std::find(types.begin(), types.end(), type) != types.end(); };
+  const auto own = model.more.find("tied");
+  const bool is_said = config.has(kKey);
+  if (own != model.more.end() && is_of(kOfNone)) {
+    own->second = 0;
+  } else if (is_said) {
+    const bool tied = config.flag_or(kKey, false);
+    require(own != model.more.end() || tied, "{}: '{}' is false, which is not supported for this family; true is.",
+            config.place(), kKey);
+    if (own != model.more.end()) own->second = tied || (is_of(kOfEither) && own->second == 1);
+  }
 }
 
 // Windows in which no token sees all others; `attention_window` counts the keys of both sides.

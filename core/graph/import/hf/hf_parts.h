@@ -41,7 +41,7 @@ void expect_tied(const HfReader& config);
 // Throws InputError where it is missing.
 [[nodiscard]] std::optional<HfReader> text_part(const HfReader& config, const std::string& family);
 // Whether the head is the word table: as the whole file says, or else its text part. Some types take the latter's word
-// for it even where the former says no.
+// for it even where the former says no, and some know no such heads.
 void set_tied_by_whole(ModelConfig& model, const HfReader& config);
 // The model of that part, whose head is the word table where the whole file says so.
 [[nodiscard]] std::optional<ModelConfig> read_text_part(const HfReader& config, const std::string& family,

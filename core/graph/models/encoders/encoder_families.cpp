@@ -47,7 +47,7 @@ std::vector<SizeField> bert_sizes() {
 // encoder_window: keys that a query of the encoder sees back, itself among them, and as many ahead (LongT5). experts:
 // of Switch Transformers, in the second layer and every mixture_every-th behind it, or in all layers (1); a token goes
 // to one, if it is among the first expert_capacity of its sample that do (0: by the factor capacity_factor).
-// encoder_seq: the tokens of a sample that the encoder reads; seq is the decoder's.
+// encoder_seq: the tokens of a sample that the encoder reads (0: as many as the decoder, which seq is of).
 std::vector<SizeField> t5_sizes() {
   return with_core_sizes({width("intermediate"),
                           derived_width("head_dim", hidden_per_head),
@@ -58,7 +58,7 @@ std::vector<SizeField> t5_sizes() {
                           flag("relu", 0),
                           erf(0),
                           flag("tied", 0),
-                          derived_width("encoder_seq", seq_of),
+                          width_or_none("encoder_seq"),
                           width_or_none("encoder_window"),
                           {"experts", 100'000, 0, 0},
                           width_or_none("expert_capacity"),
@@ -147,7 +147,7 @@ std::int64_t longest_seq_of(const ModelConfig& model, const std::string&) {
 std::vector<SizeField> bart_sizes() {
   return with_core_sizes({derived_width("intermediate", four_times_hidden),
                           {.key = "decoder_layers", .maximum = kMaxLayers, .derived = layers_of},
-                          derived_width("encoder_seq", seq_of),
+                          width_or_none("encoder_seq"),
                           derived_width("positions", longest_seq_of),
                           derived_width("decoder_positions", positions_of),
                           {"position_offset", 1'000'000, 0, 0},
