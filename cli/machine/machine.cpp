@@ -242,10 +242,18 @@ std::vector<GpuMemoryNeed> gpu_memory_needs(const Machine& machine, const Graph&
   std::vector<GpuMemoryNeed> needs;
   if (machine.gpus == 0) return needs;
   const StoredType stored = [&](DType type) { return machine.backend->stored(type); };
-  for (std::size_t d = 0; d < program.devices.size(); ++d) {
-    // Devices of a stage allocate alike.
-    const DeviceId device(static_cast<int>(d)), first = program.stages[program.stage_of_device[d].index()].devices[0];
-    needs.push_back(first < device ? needs[first.index()] : gpu_memory_need(graph, program, device, stored));
+  // Devices of a stage allocate alike.
+  const auto first_like = [&](DeviceId device) {
+    return std::min(device, program.stages[program.stage_of_device[device.index()].index()].devices[0]);
+  };
+  std::vector<DeviceId> firsts;
+  const int devices = static_cast<int>(program.devices.size());
+  for (DeviceId device(0); device.value < devices; ++device.value)
+    if (first_like(device) == device) firsts.push_back(device);
+  const MessageBuffers messages(program, firsts, stored);
+  for (DeviceId device(0); device.value < devices; ++device.value) {
+    const DeviceId first = first_like(device);
+    needs.push_back(first < device ? needs[first.index()] : gpu_memory_need(graph, program, device, stored, messages));
   }
   return needs;
 }

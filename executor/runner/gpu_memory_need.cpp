@@ -16,12 +16,6 @@ namespace meshwright {
 
 namespace {
 
-// Of blocks that do not share pages.
-double in_pages(double bytes) {
-  if (bytes < 0.5 * kGpuPage.si()) return bytes;
-  return std::ceil(bytes / kGpuPage.si()) * kGpuPage.si();
-}
-
 // What a MemoryPool has of its device, of which a block is known by its size alone.
 class PoolModel {
  public:
@@ -76,7 +70,7 @@ class DeviceWalk {
   DeviceWalk(const Graph& graph, const Program& program, DeviceId device, const StoredType& stored)
       : graph_(graph), program_(program), device_(device), stored_(stored), prepared_(program.executables.size()) {}
 
-  GpuMemoryNeed run() {
+  GpuMemoryNeed run(const MessageBuffers& messages) {
     for (const Buffer& buffer : program_.buffers)
       if (buffer.persistent && !buffer.on_host && program_.lies_on(buffer.stage, device_))
         pool_.take(size(buffer.local));
@@ -93,7 +87,7 @@ class DeviceWalk {
     need.pages = Bytes(pool_.peak_pages() - pool_.peak());
     need.kept = Bytes(pool_.owned_pages() - pool_.peak_pages());
     need.workspace = Bytes(arena_.all() + (multiplies_ ? static_cast<double>(kernels::cuda::kProductWorkspace) : 0.0));
-    need.messages = Bytes(messages());
+    need.messages = messages.of(device_);
     return need;
   }
 
@@ -176,63 +170,6 @@ class DeviceWalk {
     if (transfer(number).source != device_) arena_.take(size(transfer(number)));
   }
 
-  // Where a receiver's list has each message that it receives from, or sends to, this device.
-  struct Ends {
-    std::map<int, std::size_t> received, sent;  // transfer -> instruction
-  };
-  [[nodiscard]] Ends ends_at(DeviceId other) const {
-    Ends ends;
-    if (other.index() >= program_.devices.size()) return ends;  // of a part of a program
-    const List& of_other = list(other);
-    for (std::size_t i = 0; i < of_other.size(); ++i) {
-      for (const int number : of_other[i].sends)
-        if (transfer(number).destination == device_) ends.sent.emplace(number, i);
-      if (of_other[i].waits || of_other[i].kind == Instruction::Kind::Await)
-        for (const int number : of_other[i].receives)
-          if (transfer(number).source == device_) ends.received.emplace(number, i);
-    }
-    return ends;
-  }
-
-  // Messages under way have a buffer each, as large as the largest. A message has come where the receiver has since
-  // sent something that has come here; what other devices know is left out, so that there may be fewer.
-  [[nodiscard]] double messages() const {
-    struct Channel {
-      Ends ends;
-      std::vector<int> under_way;
-      std::size_t most = 0;
-      double largest = 0.0;
-    };
-    std::map<int, Channel> channels;  // by the other device
-    const auto channel = [&](DeviceId other) -> Channel& {
-      const auto [at, is_new] = channels.try_emplace(other.value);
-      if (is_new) at->second.ends = ends_at(other);
-      return at->second;
-    };
-    for (const Instruction& instruction : list(device_)) {
-      for (const int number : instruction.sends) {
-        const Transfer& t = transfer(number);
-        Channel& own = channel(t.destination);
-        own.under_way.push_back(number);
-        own.most = std::max(own.most, own.under_way.size());
-        own.largest = std::max(own.largest, size(t));
-      }
-      if (!instruction.waits && instruction.kind == Instruction::Kind::Exchange) continue;
-      for (const int number : instruction.receives) {
-        Channel& own = channel(transfer(number).source);
-        const auto sent = own.ends.sent.find(number);
-        if (sent == own.ends.sent.end()) continue;
-        std::erase_if(own.under_way, [&](int earlier) {
-          const auto received = own.ends.received.find(earlier);
-          return received != own.ends.received.end() && received->second < sent->second;
-        });
-      }
-    }
-    double all = 0.0;
-    for (const auto& [other, own] : channels) all += static_cast<double>(own.most) * in_pages(own.largest);
-    return all;
-  }
-
   const Graph& graph_;
   const Program& program_;
   const DeviceId device_;
@@ -245,8 +182,13 @@ class DeviceWalk {
 
 }  // namespace
 
+GpuMemoryNeed gpu_memory_need(const Graph& graph, const Program& program, DeviceId device, const StoredType& stored,
+                              const MessageBuffers& messages) {
+  return DeviceWalk(graph, program, device, stored).run(messages);
+}
+
 GpuMemoryNeed gpu_memory_need(const Graph& graph, const Program& program, DeviceId device, const StoredType& stored) {
-  return DeviceWalk(graph, program, device, stored).run();
+  return gpu_memory_need(graph, program, device, stored, MessageBuffers(program, {device}, stored));
 }
 
 }  // namespace meshwright

@@ -10,6 +10,7 @@
 #include "core/graph/graph.h"
 #include "core/plan/program/program.h"
 #include "executor/ops/gpu_workspace.h"
+#include "executor/runner/message_buffers.h"
 
 namespace meshwright {
 
@@ -17,8 +18,6 @@ namespace meshwright {
 // NVIDIA H200 with CUDA 13.0: what its driver counted in use beside all of GpuMemoryNeed, of the model with the least
 // and of that with the most alike (experiments/h200). GPUs with fewer multiprocessors take less.
 inline constexpr Bytes kCudaContext{532.0 * (1 << 20)};
-// In whole pages of this size the driver hands out memory; blocks of less than half of it share pages.
-inline constexpr Bytes kGpuPage{2.0 * (1 << 20)};
 
 // Of one logical device.
 struct GpuMemoryNeed {
@@ -35,5 +34,8 @@ struct GpuMemoryNeed {
 // REQUIRES: `device` has its whole list in the program, which is sound (check_program).
 [[nodiscard]] GpuMemoryNeed gpu_memory_need(const Graph& graph, const Program& program, DeviceId device,
                                             const StoredType& stored);
+// With what is known of the program's messages. REQUIRES: `device` is one of their senders.
+[[nodiscard]] GpuMemoryNeed gpu_memory_need(const Graph& graph, const Program& program, DeviceId device,
+                                            const StoredType& stored, const MessageBuffers& messages);
 
 }  // namespace meshwright

@@ -22,8 +22,7 @@ std::vector<bool> transfers_of_representatives(const Program& program, const Fol
     if (folded.representative[d].index() != d) continue;
     for (const Instruction& instruction : program.devices[d]) {
       for (const int t : instruction.receives) kept[static_cast<std::size_t>(t)] = true;
-      for (const int t : instruction.sends)
-        if (folded.message[static_cast<std::size_t>(t)] == t) kept[static_cast<std::size_t>(t)] = true;
+      for (const int t : instruction.sends) kept[static_cast<std::size_t>(t)] = true;
     }
   }
   return kept;

@@ -23,7 +23,7 @@ struct FoldedProgram {
 inline constexpr std::size_t kMinDevicesToFold = 128;
 [[nodiscard]] bool worth_folding(const Program& program);
 
-// The transfers that a representative receives, or sends with no other standing for them.
+// The transfers that a representative receives or sends, those among them that others stand for, too.
 [[nodiscard]] std::vector<bool> transfers_of_representatives(const Program& program, const FoldedDevices& folded);
 
 }  // namespace meshwright

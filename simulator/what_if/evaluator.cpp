@@ -75,12 +75,12 @@ class SimulatedTrial final : public PlanTrial {
   SimulatedTrial(LoadedPlan loaded, const PlanOfGraph& made, const CostModel& costs, const StepRequest& conditions,
                  const MemoryBesideTensors& of_beside)
       : loaded_(std::move(loaded)), made_(made), costs_(costs), conditions_(conditions) {
-    note_memory(loaded_, of_beside);
+    note_memory(loaded_, nullptr, of_beside);
   }
   SimulatedTrial(FoldedPlan folded, const PlanOfGraph& made, const CostModel& costs, const StepRequest& conditions,
                  const MemoryBesideTensors& of_beside)
       : folded_(std::move(folded)), made_(made), costs_(costs), conditions_(conditions) {
-    note_memory(folded_->loaded, of_beside);
+    note_memory(folded_->loaded, &folded_->folded, of_beside);
   }
 
   [[nodiscard]] StepOutcome step() override {
@@ -95,10 +95,10 @@ class SimulatedTrial final : public PlanTrial {
   }
 
  private:
-  void note_memory(const LoadedPlan& loaded, const MemoryBesideTensors& of_beside) {
+  void note_memory(const LoadedPlan& loaded, const FoldedDevices* folded, const MemoryBesideTensors& of_beside) {
     peaks = largest_of_stages(loaded.program, loaded.check.peak_memory);
     on_host = largest_of_stages(loaded.program, loaded.program.host_bytes);
-    if (of_beside) beside = of_beside(made_.plan, *made_.graph, loaded.program);
+    if (of_beside) beside = of_beside(made_.plan, *made_.graph, loaded.program, folded);
   }
 
   LoadedPlan loaded_;  // unless folded

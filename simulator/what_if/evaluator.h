@@ -18,8 +18,9 @@
 
 namespace meshwright {
 
-// PlanTrial::beside of a plan's program, which may be folded: only the devices that stand for others have whole lists.
-using MemoryBesideTensors = std::function<std::vector<Bytes>(const Plan&, const Graph&, const Program&)>;
+// PlanTrial::beside of a plan's program; `folded`: only the devices that stand for others have lists in it.
+using MemoryBesideTensors =
+    std::function<std::vector<Bytes>(const Plan&, const Graph&, const Program&, const FoldedDevices* folded)>;
 
 class SimulatedEvaluator final : public PlanEvaluator {
  public:

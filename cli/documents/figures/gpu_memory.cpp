@@ -16,16 +16,25 @@ namespace {
 // [stage] of those that are the first of a rank, whose devices CUDA runs on; of no other plans than this program's own.
 // All devices of a stage allocate alike, and of several stages on one rank the first has them all.
 std::vector<std::optional<GpuMemoryUse>> uses_of_stages(const Plan& plan, const Graph& graph, const Program& program,
-                                                        const StoredType& stored) {
+                                                        const StoredType& stored, const StandIns* alike = nullptr) {
   std::vector<std::optional<GpuMemoryUse>> uses(plan.stages.size());
   if (!plan.software.empty()) return uses;
+  std::vector<std::size_t> firsts;
+  std::vector<DeviceId> devices;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    const int group = plan.stages[s].submesh.group;
-    const DeviceKind& kind = plan.cluster.group(group).device;
-    if (kind.name == kAnyProcessor || kind.memory <= kCudaContext) continue;
+    const DeviceKind& kind = plan.cluster.group(plan.stages[s].submesh.group).device;
     const DeviceId device = program.stages[s].devices.front();
-    if (program.stage_of_device[device.index()].index() != s) continue;
-    uses[s] = {group, kind.name, kind.memory, gpu_memory_need(graph, program, device, stored)};
+    if (kind.name == kAnyProcessor || kind.memory <= kCudaContext ||
+        program.stage_of_device[device.index()].index() != s)
+      continue;
+    firsts.push_back(s);
+    devices.push_back(device);
+  }
+  const MessageBuffers messages(program, devices, stored, alike);
+  for (std::size_t i = 0; i < firsts.size(); ++i) {
+    const int group = plan.stages[firsts[i]].submesh.group;
+    const DeviceKind& kind = plan.cluster.group(group).device;
+    uses[firsts[i]] = {group, kind.name, kind.memory, gpu_memory_need(graph, program, devices[i], stored, messages)};
   }
   return uses;
 }
@@ -47,9 +56,12 @@ std::vector<GpuMemoryUse> gpu_memory_use(const Plan& plan, const Graph& graph, c
   return all;
 }
 
-std::vector<Bytes> memory_beside_tensors(const Plan& plan, const Graph& graph, const Program& program) {
+std::vector<Bytes> memory_beside_tensors(const Plan& plan, const Graph& graph, const Program& program,
+                                         const FoldedDevices* folded) {
   std::vector<Bytes> beside(plan.stages.size(), Bytes(0.0));
-  const auto uses = uses_of_stages(plan, graph, program, as_planned);
+  std::optional<StandIns> alike;
+  if (folded != nullptr) alike.emplace(folded->representative, folded->message);
+  const auto uses = uses_of_stages(plan, graph, program, as_planned, alike ? &*alike : nullptr);
   for (std::size_t s = 0; s < uses.size(); ++s) {
     if (!uses[s]) continue;
     const Bytes left = uses[s]->memory - plan.cluster.group(uses[s]->group).usable_memory();

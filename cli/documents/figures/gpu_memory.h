@@ -9,6 +9,7 @@
 #include "core/plan/plan.h"
 #include "core/plan/program/program.h"
 #include "executor/runner/gpu_memory_need.h"
+#include "simulator/program/folded_devices.h"
 
 namespace meshwright {
 
@@ -28,7 +29,8 @@ struct GpuMemoryUse {
                                                        const StoredType& stored = {});
 // A search's MemoryBesideTensors: [stage] what this program's executor holds beside tensors on the first device of each
 // rank, beyond what the usable memory leaves of it. Empty of what gpu_memory_use is.
-[[nodiscard]] std::vector<Bytes> memory_beside_tensors(const Plan& plan, const Graph& graph, const Program& program);
+[[nodiscard]] std::vector<Bytes> memory_beside_tensors(const Plan& plan, const Graph& graph, const Program& program,
+                                                       const FoldedDevices* folded);
 // "# beside it on a GPU, in GiB: workspaces 0.55, messages 0.00, pages 0.12, CUDA 0.75; 14.6 in all, with up to 1.1 of
 // blocks kept for reuse, of 131.3"; "" of none.
 [[nodiscard]] std::string gpu_memory_line(const std::vector<GpuMemoryUse>& uses);

@@ -17,7 +17,7 @@ PlanRequest request_of(const std::string& method = "pipeshard") {
 
 // So much on the devices of plans with so many stages; 0: of all plans.
 MemoryBesideTensors beside_of(Bytes bytes, std::size_t stages) {
-  return [bytes, stages](const Plan& plan, const Graph&, const Program& program) {
+  return [bytes, stages](const Plan& plan, const Graph&, const Program& program, const FoldedDevices*) {
     const bool has = stages == 0 || plan.stages.size() == stages;
     return std::vector<Bytes>(program.stages.size(), has ? bytes : Bytes(0.0));
   };

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The memory in which messages between GPUs of one process lie until they are fetched, known before a Program runs.
+//
+// Sending waits for nobody, and a channel has a buffer for each message under way: as many as a sender can be ahead of
+// a receiver. A message has been fetched when the sender has since received anything, over whatever devices, that was
+// sent after that. What collectives wait for is left out, so that there may be fewer.
+#pragma once
+
+#include <vector>
+
+#include "core/base/units.h"
+#include "core/plan/program/program.h"
+#include "executor/ops/gpu_workspace.h"
+
+namespace meshwright {
+
+// In whole pages of this size the driver hands out memory; blocks of less than half of it share pages.
+inline constexpr Bytes kGpuPage{2.0 * (1 << 20)};
+// A block that shares no page, in whole ones.
+[[nodiscard]] double in_pages(double bytes);
+
+// Of a Program in which some devices stand for others and have lists alone. What comes from a device's like is taken to
+// come from itself: a message or two may seem to be fetched sooner than the whole program knows.
+struct StandIns {
+  const std::vector<DeviceId>& representative;  // [device]
+  const std::vector<int>& message;              // [transfer] of a representative
+};
+
+class MessageBuffers {
+ public:
+  // Follows what `senders` send and receive over as many devices as kMaxDevices; of more, what they know of each other
+  // is left out. REQUIRES: the program is sound (check_program).
+  MessageBuffers(const Program& program, const std::vector<DeviceId>& senders, const StoredType& stored,
+                 const StandIns* alike = nullptr);
+  static constexpr std::size_t kMaxDevices = 256;
+
+  // What one device sends to another.
+  struct Channel {
+    DeviceId from{0}, to{0};
+    std::int64_t most = 0;  // messages under way
+    double largest = 0.0;   // bytes of one
+  };
+  [[nodiscard]] const std::vector<Channel>& channels() const { return channels_; }
+  // Of all channels of a sender, or of a device that was followed from one.
+  [[nodiscard]] Bytes of(DeviceId sender) const;
+
+ private:
+  std::vector<Channel> channels_;  // by sender, then by receiver
+};
+
+}  // namespace meshwright
