@@ -142,7 +142,8 @@ std::string summary_text(const Result& result, const SimulateOptions& options) {
                                  interval_text(forecast), to_text(prediction.waiting), to_text(prediction.stage_waits));
   text += fmt::format("# {}\n", to_text(throughput(plan, prediction.step, request.replicas)));
   text += memory_line(memory_use(plan, loaded.program, loaded.check));
-  text += gpu_memory_line(gpu_memory_use(plan, *loaded.graph, loaded.program)) + memory_line(forecast);
+  text +=
+      gpu_memory_line(gpu_memory_use(plan, *loaded.graph, loaded.program, simulated.alike())) + memory_line(forecast);
   if (options.report) text += breakdown_text(*breakdown, loaded.program) + report_text(step, loaded, simulated.alike());
   text += outcome_text(step, request, goodput);
   text += !request.plain()
@@ -171,7 +172,7 @@ Json to_json(const Result& result, const Costs& costs) {
   add_throughput(json, throughput(plan, prediction.step, request.replicas));
   const std::vector<MemoryUse> uses = memory_use(plan, loaded.program, loaded.check);
   add_memory(json, uses);
-  add_gpu_memory(json, gpu_memory_use(plan, *loaded.graph, loaded.program));
+  add_gpu_memory(json, gpu_memory_use(plan, *loaded.graph, loaded.program, simulated.alike()));
   json["fits"] = std::all_of(uses.begin(), uses.end(), [](const MemoryUse& use) { return use.fits(); });
   json["events"] = prediction.events;
   add_step(json, step, loaded, simulated.alike(), request, goodput);

@@ -19,34 +19,43 @@ namespace {
 // What a MemoryPool has of its device, of which a block is known by its size alone.
 class PoolModel {
  public:
-  void take(double size) {
-    OfSize& own = sizes_[size];
+  // The number of a size.
+  int number_of(double size) {
+    const auto [at, is_new] = numbers_.try_emplace(size, static_cast<int>(sizes_.size()));
+    if (is_new) sizes_.push_back({size, in_pages(size)});
+    return at->second;
+  }
+  void take(int number) {
+    OfSize& own = sizes_[static_cast<std::size_t>(number)];
     own.most = std::max(own.most, ++own.live);
-    live_ += size;
-    live_pages_ += in_pages(size);
+    live_ += own.size;
+    live_pages_ += own.pages;
     if (live_ > peak_) {
       peak_ = live_;
       peak_pages_ = live_pages_;
     }
   }
-  void give(double size) {
-    --sizes_[size].live;
-    live_ -= size;
-    live_pages_ -= in_pages(size);
+  void give(int number) {
+    OfSize& own = sizes_[static_cast<std::size_t>(number)];
+    --own.live;
+    live_ -= own.size;
+    live_pages_ -= own.pages;
   }
   [[nodiscard]] double peak() const { return peak_; }
   [[nodiscard]] double peak_pages() const { return peak_pages_; }
   [[nodiscard]] double owned_pages() const {
     double all = 0.0;
-    for (const auto& [size, of] : sizes_) all += static_cast<double>(of.most) * in_pages(size);
+    for (const OfSize& of : sizes_) all += static_cast<double>(of.most) * of.pages;
     return all;
   }
 
  private:
   struct OfSize {
+    double size, pages;
     std::int64_t live = 0, most = 0;
   };
-  std::map<double, OfSize> sizes_;
+  std::map<double, int> numbers_;
+  std::vector<OfSize> sizes_;
   double live_ = 0.0, live_pages_ = 0.0, peak_ = 0.0, peak_pages_ = 0.0;
 };
 
@@ -68,18 +77,25 @@ class ArenaModel {
 class DeviceWalk {
  public:
   DeviceWalk(const Graph& graph, const Program& program, DeviceId device, const StoredType& stored)
-      : graph_(graph), program_(program), device_(device), stored_(stored), prepared_(program.executables.size()) {}
+      : graph_(graph),
+        program_(program),
+        device_(device),
+        stored_(stored),
+        blocks_(program.executables.size()),
+        number_of_(program.buffers.size(), -1) {}
 
   GpuMemoryNeed run(const MessageBuffers& messages) {
     for (const Buffer& buffer : program_.buffers)
       if (buffer.persistent && !buffer.on_host && program_.lies_on(buffer.stage, device_))
-        pool_.take(size(buffer.local));
+        pool_.take(pool_.number_of(size(buffer.local)));
     for (const Instruction& instruction : list(device_)) {
-      if (instruction.kind == Instruction::Kind::Run) run(instruction);
+      if (instruction.kind == Instruction::Kind::Run)
+        for (const Block& block : blocks_of(instruction.executable))
+          block.taken ? pool_.take(block.number) : pool_.give(block.number);
       if (instruction.kind == Instruction::Kind::Exchange) exchange(instruction);
       if (instruction.kind == Instruction::Kind::Free)
         for (const BufferId buffer : instruction.buffers)
-          if (!program_.buffers[buffer.index()].on_host) pool_.give(size(program_.buffers[buffer.index()].local));
+          if (!program_.buffers[buffer.index()].on_host) pool_.give(number_of(buffer));
       for (const int transfer : instruction.receives) fetch(transfer);
     }
     GpuMemoryNeed need;
@@ -106,25 +122,37 @@ class DeviceWalk {
     return program_.transfers[static_cast<std::size_t>(number)];
   }
 
-  const PreparedExecutable& prepared(int executable) {
-    std::optional<PreparedExecutable>& known = prepared_[executable];
-    if (!known) known = prepare(graph_, program_.executables[static_cast<std::size_t>(executable)]);
+  [[nodiscard]] int number_of(BufferId buffer) {
+    int& number = number_of_[buffer.index()];
+    if (number < 0) number = pool_.number_of(size(program_.buffers[buffer.index()].local));
+    return number;
+  }
+
+  // What a Run takes and gives back, in its order.
+  struct Block {
+    int number;  // of its size
+    bool taken;
+  };
+  const std::vector<Block>& blocks_of(int executable) {
+    std::optional<std::vector<Block>>& known = blocks_[executable];
+    if (!known) known = walk(program_.executables[static_cast<std::size_t>(executable)]);
     return *known;
   }
 
-  // As DeviceRunner::run.
-  void run(const Instruction& instruction) {
-    const StageExecutable& executable = program_.executables[static_cast<std::size_t>(instruction.executable)];
-    const PreparedExecutable& how = prepared(instruction.executable);
+  // As DeviceRunner::run. What its ops work in is the same in each Run: the arena has it after the first.
+  std::vector<Block> walk(const StageExecutable& executable) {
+    const PreparedExecutable how = prepare(graph_, executable);
     const auto slot = [&](int s) -> const StageExecutable::Slot& {
       return executable.slots[static_cast<std::size_t>(s)];
     };
+    std::vector<Block> blocks;
+    const auto add = [&](int s, bool taken) { blocks.push_back({pool_.number_of(size(slot(s).local)), taken}); };
     double squares = 0.0;  // sums of several gradients' squares run together
-    for (const int s : how.inputs) pool_.take(size(slot(s).local));
+    for (const int s : how.inputs) add(s, true);
     for (int i = 0; i < how.ops.count(); ++i) {
       const PreparedOp& op = how.ops[i];
       for (const int s : op.allocate)
-        if (!slot(s).on_host) pool_.take(size(slot(s).local));
+        if (!slot(s).on_host) add(s, true);
       if (op.call) {
         const double own = gpu_workspace(*op.call, stored_).si();
         if (op.call->kind == OpKind::SumSquares) squares += own;
@@ -134,9 +162,10 @@ class DeviceWalk {
                  local.is_collective() && !local.step->ring) {
         arena_.take(packed(local, slot(local.inputs[0]).local, slot(local.outputs[0]).local));
       }
-      for (const int s : op.release) pool_.give(size(slot(s).local));
+      for (const int s : op.release) add(s, false);
     }
     arena_.take(squares);
+    return blocks;
   }
 
   // Parts that are not contiguous are packed before a collective, and unpacked after it.
@@ -161,7 +190,7 @@ class DeviceWalk {
         if (const Transfer& t = transfer(number);
             t.destination_buffer == buffer && std::find(defined.begin(), defined.end(), t.microbatch) == defined.end())
           defined.push_back(t.microbatch);
-      for (std::size_t i = 0; i < defined.size(); ++i) pool_.take(size(of.local));
+      for (std::size_t i = 0; i < defined.size(); ++i) pool_.take(number_of(buffer));
     }
   }
 
@@ -174,8 +203,9 @@ class DeviceWalk {
   const Program& program_;
   const DeviceId device_;
   const StoredType& stored_;
-  IndexedVector<int, std::optional<PreparedExecutable>> prepared_;  // [executable]
   PoolModel pool_;
+  IndexedVector<int, std::optional<std::vector<Block>>> blocks_;  // [executable]
+  std::vector<int> number_of_;                                    // [buffer] of its size; -1: not known yet
   ArenaModel arena_;
   bool multiplies_ = false;
 };

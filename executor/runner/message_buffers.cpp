@@ -6,8 +6,9 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <queue>
-#include <tuple>
+#include <span>
 #include <unordered_map>
 
 #include "core/base/errors.h"
@@ -27,6 +28,7 @@ class Follower {
     find_devices(senders);
     note_receipts();
     sent_.resize(program_.transfers.size());
+    known_.resize(program_.transfers.size());
     followed_.resize(devices_.size());
     for (Followed& one : followed_) one.clock.assign(devices_.size(), 0);
     for (std::size_t s = 0; s < devices_.size(); ++s) ready_.push_back(static_cast<int>(s));
@@ -55,7 +57,7 @@ class Follower {
   };
   struct Known {
     std::shared_ptr<const Clock> clock;
-    std::size_t receipts;  // still to come
+    std::size_t receipts = 0;  // still to come
   };
   struct Under {
     MessageBuffers::Channel told;
@@ -108,24 +110,25 @@ class Follower {
         if (waits(list(slot)[i]))
           for (const int number : list(slot)[i].receives)
             receipts_.push_back({message_of(number), slot, static_cast<std::int32_t>(i)});
-    std::sort(receipts_.begin(), receipts_.end(), [](const Receipt& a, const Receipt& b) {
-      return std::tie(a.message, a.slot, a.at) < std::tie(b.message, b.slot, b.at);
-    });
+    // By message, and within one as they were found: by slot, then by instruction.
+    first_receipt_.assign(program_.transfers.size() + 1, 0);
+    for (const Receipt& of : receipts_) ++first_receipt_[static_cast<std::size_t>(of.message) + 1];
+    std::partial_sum(first_receipt_.begin(), first_receipt_.end(), first_receipt_.begin());
+    std::vector<Receipt> sorted(receipts_.size());
+    std::vector<std::size_t> next(first_receipt_.begin(), std::prev(first_receipt_.end()));
+    for (const Receipt& of : receipts_) sorted[next[static_cast<std::size_t>(of.message)]++] = of;
+    receipts_ = std::move(sorted);
+  }
+  [[nodiscard]] std::span<const Receipt> receipts_of(int message) const {
+    const auto m = static_cast<std::size_t>(message);
+    return std::span(receipts_).subspan(first_receipt_[m], first_receipt_[m + 1] - first_receipt_[m]);
   }
   // The last of a message, where several alike ones come.
   [[nodiscard]] const Receipt* receipt_of(int message, int slot) const {
-    const auto after =
-        std::upper_bound(receipts_.begin(), receipts_.end(), std::pair(message, slot),
-                         [](const auto& key, const Receipt& of) { return key < std::pair(of.message, of.slot); });
-    if (after == receipts_.begin()) return nullptr;
-    const Receipt& last = *std::prev(after);
-    return last.message == message && last.slot == slot ? &last : nullptr;
-  }
-
-  [[nodiscard]] std::size_t receipts_of(int message) const {
-    const auto of = std::equal_range(receipts_.begin(), receipts_.end(), Receipt{message, 0, 0},
-                                     [](const Receipt& a, const Receipt& b) { return a.message < b.message; });
-    return static_cast<std::size_t>(of.second - of.first);
+    const Receipt* last = nullptr;
+    for (const Receipt& of : receipts_of(message))
+      if (of.slot == slot) last = &of;
+    return last;
   }
 
   void go_on(int slot) {
@@ -159,7 +162,8 @@ class Follower {
       const int message = message_of(number);
       if (sent_[static_cast<std::size_t>(message)]) continue;
       sent_[static_cast<std::size_t>(message)] = true;
-      if (const std::size_t receipts = receipts_of(message); receipts > 0) known_[message] = {known, receipts};
+      if (const std::size_t receipts = receipts_of(message).size(); receipts > 0)
+        known_[static_cast<std::size_t>(message)] = {known, receipts};
       if (const auto waiting = waiting_.find(message); waiting != waiting_.end()) {
         for (const int other : waiting->second) ready_.push_back(other);
         waiting_.erase(waiting);
@@ -177,10 +181,10 @@ class Follower {
     }
     Clock& clock = followed_[static_cast<std::size_t>(slot)].clock;
     for (const int number : instruction.receives) {
-      const auto known = known_.find(message_of(number));
-      if (known == known_.end()) continue;
-      for (std::size_t s = 0; s < clock.size(); ++s) clock[s] = std::max(clock[s], (*known->second.clock)[s]);
-      if (--known->second.receipts == 0) known_.erase(known);
+      Known& known = known_[static_cast<std::size_t>(message_of(number))];
+      if (!known.clock) continue;
+      for (std::size_t s = 0; s < clock.size(); ++s) clock[s] = std::max(clock[s], (*known.clock)[s]);
+      if (--known.receipts == 0) known.clock.reset();
     }
     return true;
   }
@@ -190,12 +194,13 @@ class Follower {
   const Program& program_;
   const StoredType& stored_;
   const StandIns* alike_;
-  std::vector<int> slot_of_;       // [device]
-  std::vector<DeviceId> devices_;  // [slot]
-  std::vector<Receipt> receipts_;
+  std::vector<int> slot_of_;                           // [device]
+  std::vector<DeviceId> devices_;                      // [slot]
+  std::vector<Receipt> receipts_;                      // by message
+  std::vector<std::size_t> first_receipt_;             // [message]
   std::vector<Followed> followed_;                     // [slot]
   std::vector<bool> sent_;                             // [message]
-  std::unordered_map<int, Known> known_;               // message -> what its sender knew
+  std::vector<Known> known_;                           // [message] what its sender knew, until all have received it
   std::unordered_map<int, std::vector<int>> waiting_;  // message -> slots
   std::deque<int> ready_;
   std::map<std::pair<DeviceId, DeviceId>, Under> channels_;

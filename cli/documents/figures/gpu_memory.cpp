@@ -16,7 +16,7 @@ namespace {
 // [stage] of those that are the first of a rank, whose devices CUDA runs on; of no other plans than this program's own.
 // All devices of a stage allocate alike, and of several stages on one rank the first has them all.
 std::vector<std::optional<GpuMemoryUse>> uses_of_stages(const Plan& plan, const Graph& graph, const Program& program,
-                                                        const StoredType& stored, const StandIns* alike = nullptr) {
+                                                        const FoldedDevices* folded) {
   std::vector<std::optional<GpuMemoryUse>> uses(plan.stages.size());
   if (!plan.software.empty()) return uses;
   std::vector<std::size_t> firsts;
@@ -30,7 +30,10 @@ std::vector<std::optional<GpuMemoryUse>> uses_of_stages(const Plan& plan, const 
     firsts.push_back(s);
     devices.push_back(device);
   }
-  const MessageBuffers messages(program, devices, stored, alike);
+  std::optional<StandIns> stand_ins;
+  if (folded != nullptr) stand_ins.emplace(folded->representative, folded->message);
+  const StoredType stored = [](DType type) { return type; };
+  const MessageBuffers messages(program, devices, stored, stand_ins ? &*stand_ins : nullptr);
   for (std::size_t i = 0; i < firsts.size(); ++i) {
     const int group = plan.stages[firsts[i]].submesh.group;
     const DeviceKind& kind = plan.cluster.group(group).device;
@@ -39,14 +42,12 @@ std::vector<std::optional<GpuMemoryUse>> uses_of_stages(const Plan& plan, const 
   return uses;
 }
 
-DType as_planned(DType type) { return type; }
-
 }  // namespace
 
 std::vector<GpuMemoryUse> gpu_memory_use(const Plan& plan, const Graph& graph, const Program& program,
-                                         const StoredType& stored) {
+                                         const FoldedDevices* folded) {
   std::map<int, GpuMemoryUse> uses;  // by group
-  for (std::optional<GpuMemoryUse>& found : uses_of_stages(plan, graph, program, stored ? stored : as_planned)) {
+  for (std::optional<GpuMemoryUse>& found : uses_of_stages(plan, graph, program, folded)) {
     if (!found) continue;
     const auto [known, is_new] = uses.try_emplace(found->group, *found);
     if (!is_new && found->needed() > known->second.needed()) known->second = *std::move(found);
@@ -59,9 +60,7 @@ std::vector<GpuMemoryUse> gpu_memory_use(const Plan& plan, const Graph& graph, c
 std::vector<Bytes> memory_beside_tensors(const Plan& plan, const Graph& graph, const Program& program,
                                          const FoldedDevices* folded) {
   std::vector<Bytes> beside(plan.stages.size(), Bytes(0.0));
-  std::optional<StandIns> alike;
-  if (folded != nullptr) alike.emplace(folded->representative, folded->message);
-  const auto uses = uses_of_stages(plan, graph, program, as_planned, alike ? &*alike : nullptr);
+  const auto uses = uses_of_stages(plan, graph, program, folded);
   for (std::size_t s = 0; s < uses.size(); ++s) {
     if (!uses[s]) continue;
     const Bytes left = uses[s]->memory - plan.cluster.group(uses[s]->group).usable_memory();

@@ -24,9 +24,9 @@ struct GpuMemoryUse {
   [[nodiscard]] bool fits() const { return needed() <= memory; }
 };
 // Empty: other software runs the plan, or its devices are threads, or have less memory than CUDA itself takes.
-// `stored`: how its tensors lie.
+// `folded`: only the devices that stand for others have lists in the program.
 [[nodiscard]] std::vector<GpuMemoryUse> gpu_memory_use(const Plan& plan, const Graph& graph, const Program& program,
-                                                       const StoredType& stored = {});
+                                                       const FoldedDevices* folded);
 // A search's MemoryBesideTensors: [stage] what this program's executor holds beside tensors on the first device of each
 // rank, beyond what the usable memory leaves of it. Empty of what gpu_memory_use is.
 [[nodiscard]] std::vector<Bytes> memory_beside_tensors(const Plan& plan, const Graph& graph, const Program& program,

@@ -197,7 +197,7 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
   text += fmt::format("# {}\n", to_text(throughput(plan, plan.predicted.step_time)));
   if (planned.latency) text += fmt::format("# latency of a micro-batch {} ms\n", in_milliseconds(*planned.latency));
   text += memory_line(memory_use(plan, planned.loaded.program, planned.loaded.check));
-  text += gpu_memory_line(gpu_memory_use(plan, planned.result.graph, planned.loaded.program));
+  text += gpu_memory_line(gpu_memory_use(plan, planned.result.graph, planned.loaded.program, planned.alike()));
   text += memory_line(extras.forecast);
   text += extras.report_lines;
   text += uneven_lines(extras.uneven);
@@ -264,7 +264,7 @@ Json to_json(const PredictedPlan& planned, const Costs& costs, const PlanReport&
   add_throughput(json, throughput(plan, plan.predicted.step_time));
   if (planned.latency) json["latency_s"] = planned.latency->si();
   add_memory(json, memory_use(plan, planned.loaded.program, planned.loaded.check));
-  add_gpu_memory(json, gpu_memory_use(plan, planned.result.graph, planned.loaded.program));
+  add_gpu_memory(json, gpu_memory_use(plan, planned.result.graph, planned.loaded.program, planned.alike()));
   if (extras.free) {
     json["free_step_time_s"] = extras.free->step.si();
     json["restriction_cost"] = restriction_cost(planned, *extras.free);
