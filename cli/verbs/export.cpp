@@ -181,7 +181,7 @@ std::string text_of(const Exported& exported, const LaunchSetup& setup, const st
   for (const std::string& sentence : exported.left_out) text += fmt::format("# left out: {}\n", sentence);
   for (const std::string& sentence : exported.differences) text += fmt::format("# the job differs: {}\n", sentence);
   text += fmt::format("# {}\n", to_text(throughput(plan, plan.predicted.step_time)));
-  text += memory_line(memory_use(plan, exported.loaded.program, exported.loaded.check));
+  text += memory_line(memory_use(plan, exported.loaded.program, exported.loaded.check), plan.software);
   text += memory_line(exported.forecast);
   for (const LaunchFile& file : files)
     text += fmt::format("{}/{}{}\n", options.folder, file.name, file.about.empty() ? "" : "  # " + file.about);

@@ -158,7 +158,8 @@ std::string prediction_text(const OpenedLaunch& opened, const ReadPlan& read) {
     text += fmt::format(", MFU {} %", in_percent(*mfu));
   else if (mfu && products == "fp8")
     text += fmt::format(", MFU of products in fp8 {} %", in_percent(*mfu));
-  text += "\n" + memory_line(memory_use(plan, predicted.program, predicted.check)) + memory_line(predicted.forecast);
+  text += "\n" + memory_line(memory_use(plan, predicted.program, predicted.check), plan.software) +
+          memory_line(predicted.forecast);
   const std::string as =
       predicted.forecast.memory ? fmt::format(", as {} keeps its memory", predicted.forecast.software) : "";
   text += predicted.fits() ? fmt::format("# it fits{}\n", as)

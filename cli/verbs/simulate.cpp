@@ -141,7 +141,7 @@ std::string summary_text(const Result& result, const SimulateOptions& options) {
   std::string text = fmt::format("# step time {} ms{}, {}, {}\n", in_milliseconds(prediction.step),
                                  interval_text(forecast), to_text(prediction.waiting), to_text(prediction.stage_waits));
   text += fmt::format("# {}\n", to_text(throughput(plan, prediction.step, request.replicas)));
-  text += memory_line(memory_use(plan, loaded.program, loaded.check));
+  text += memory_line(memory_use(plan, loaded.program, loaded.check), plan.software);
   text +=
       gpu_memory_line(gpu_memory_use(plan, *loaded.graph, loaded.program, simulated.alike())) + memory_line(forecast);
   if (options.report) text += breakdown_text(*breakdown, loaded.program) + report_text(step, loaded, simulated.alike());

@@ -96,12 +96,14 @@ std::vector<MemoryUse> memory_use(const Plan& plan, const Program& program, cons
   return uses;
 }
 
-std::string memory_line(const std::vector<MemoryUse>& uses) {
+std::string memory_line(const std::vector<MemoryUse>& uses, const std::string& software) {
+  const char* too_large =
+      software.empty() ? ": it does not fit" : ": more than this program's own executor has room for";
   std::vector<std::string> parts;
   for (const MemoryUse& use : uses)
     parts.push_back(fmt::format("{} GiB of {} GiB usable per device{}{}", in_gibibytes(use.peak),
                                 in_gibibytes(use.usable), uses.size() > 1 ? " of " + use.device : "",
-                                use.fits() ? "" : ": it does not fit"));
+                                use.fits() ? "" : too_large));
   return fmt::format("# peak memory {}\n", join(parts, "; "));
 }
 

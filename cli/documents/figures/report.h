@@ -46,7 +46,8 @@ struct MemoryUse {
   [[nodiscard]] bool fits() const { return peak <= usable; }
 };
 [[nodiscard]] std::vector<MemoryUse> memory_use(const Plan& plan, const Program& program, const ProgramCheck& check);
-[[nodiscard]] std::string memory_line(const std::vector<MemoryUse>& uses);
+// `software`: what runs the plan, and decides whether it fits, in the place of this program's own executor.
+[[nodiscard]] std::string memory_line(const std::vector<MemoryUse>& uses, const std::string& software = {});
 // "waiting 21.5 % (messages 0.3, bubble 16.2, idle 5.0)"; the same as the members of "waiting".
 [[nodiscard]] std::string to_text(const WaitShares& shares);
 void add_waiting(Json& json, const WaitShares& shares);

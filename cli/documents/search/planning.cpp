@@ -196,7 +196,7 @@ std::string document(const PredictedPlan& planned, const Costs& costs, const Pla
                       prediction.events);
   text += fmt::format("# {}\n", to_text(throughput(plan, plan.predicted.step_time)));
   if (planned.latency) text += fmt::format("# latency of a micro-batch {} ms\n", in_milliseconds(*planned.latency));
-  text += memory_line(memory_use(plan, planned.loaded.program, planned.loaded.check));
+  text += memory_line(memory_use(plan, planned.loaded.program, planned.loaded.check), plan.software);
   text += gpu_memory_line(gpu_memory_use(plan, planned.result.graph, planned.loaded.program, planned.alike()));
   text += memory_line(extras.forecast);
   text += extras.report_lines;
