@@ -8,7 +8,6 @@
 namespace meshwright::memory_beside_test {
 namespace {
 
-// On four devices whose links are slow enough that stages differ from shards.
 PlanRequest request_of(const std::string& method = "pipeshard") {
   PlanRequest request = ask("mlp:layers=4,hidden=64", "cpu:4", method, 64, std::int64_t{4});
   request.search.layers = 4;
