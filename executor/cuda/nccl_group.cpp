@@ -51,7 +51,7 @@ class NcclGroup final : public Group {
     nccl::expect(ncclCommInitAll(made.data(), static_cast<int>(gpus.size()), gpus.data()), "joining GPUs");
     std::transform(made.begin(), made.end(), communicators_.begin(), nccl::owned);
   }
-  // Of `members`, those from number `first` on are this process's, on `gpus`.
+  // There are `members` in all; those from number `first` on are this process's, on `gpus`.
   NcclGroup(int members, int first, const std::vector<int>& gpus, const ncclUniqueId& id, Abort& abort)
       : communicators_(static_cast<std::size_t>(members)), starts_(communicators_.size()), starter_(first) {
     MW_CHECK(!is_repeated(gpus), "NCCL takes each GPU once");

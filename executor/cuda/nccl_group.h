@@ -27,10 +27,10 @@ namespace meshwright {
 // twice, GPUs read each other's memory instead. Throws SystemError if neither they nor NCCL can.
 [[nodiscard]] std::shared_ptr<Group> make_nccl_group(const std::vector<int>& gpus, Abort& abort);
 
-// Of members in several processes, all of which call this at the same point: each GPU communicates for itself, so that
-// a process with several sends over all of their links. `processes` [member]: where it runs; `gpus`: of this process's
-// members, in their order. `number`: of the group, the same in all processes. Null, in every process, where members of
-// one process are not neighbours in the group. Throws SystemError if NCCL cannot join them.
+// A group whose members are in several processes; all of them call this at the same point. Each GPU communicates for
+// itself, so that a process with several GPUs sends over all of their links. `processes` [member]: where it runs;
+// `gpus`: of this process's members, in their order. `number`: of the group, the same in all processes. Null, in every
+// process, where members of one process are not neighbours in the group. Throws SystemError if NCCL cannot join them.
 [[nodiscard]] std::shared_ptr<Group> make_nccl_group_between(Peers& peers, const std::vector<int>& processes,
                                                              const std::vector<int>& gpus, std::uint64_t number,
                                                              Abort& abort);

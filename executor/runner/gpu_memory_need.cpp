@@ -113,11 +113,6 @@ class DeviceWalk {
   [[nodiscard]] double size(const LocalTensor& local) const {
     return static_cast<double>(local.elements() * size_of(stored_(local.dtype)));
   }
-  [[nodiscard]] double size(const Transfer& transfer) const {
-    double elements = 1.0;
-    for (const std::int64_t extent : transfer.extent) elements *= static_cast<double>(extent);
-    return elements * size_of(stored_(program_.buffers[transfer.source_buffer.index()].local.dtype));
-  }
   [[nodiscard]] const Transfer& transfer(int number) const {
     return program_.transfers[static_cast<std::size_t>(number)];
   }
@@ -196,7 +191,7 @@ class DeviceWalk {
 
   // A message from another GPU is fetched as it was packed.
   void fetch(int number) {
-    if (transfer(number).source != device_) arena_.take(size(transfer(number)));
+    if (transfer(number).source != device_) arena_.take(message_bytes(program_, transfer(number), stored_));
   }
 
   const Graph& graph_;

@@ -80,12 +80,6 @@ class Follower {
   [[nodiscard]] static bool waits(const Instruction& instruction) {
     return instruction.waits || instruction.kind == Instruction::Kind::Await;
   }
-  [[nodiscard]] double size(const Transfer& transfer) const {
-    double elements = 1.0;
-    for (const std::int64_t extent : transfer.extent) elements *= static_cast<double>(extent);
-    return elements * size_of(stored_(program_.buffers[transfer.source_buffer.index()].local.dtype));
-  }
-
   // The senders, those they exchange with, and so on, the nearest first.
   void find_devices(const std::vector<DeviceId>& senders) {
     const auto add = [&](DeviceId any) {
@@ -158,7 +152,7 @@ class Follower {
       if (receipt == nullptr) ++channel.never;
       if (receipt != nullptr) under_way.push(receipt->at);
       channel.told.most = std::max(channel.told.most, channel.never + static_cast<std::int64_t>(under_way.size()));
-      channel.told.largest = std::max(channel.told.largest, size(of));
+      channel.told.largest = std::max(channel.told.largest, message_bytes(program_, of, stored_));
       const int message = message_of(number);
       if (sent_[static_cast<std::size_t>(message)]) continue;
       sent_[static_cast<std::size_t>(message)] = true;
@@ -211,6 +205,12 @@ class Follower {
 double in_pages(double bytes) {
   if (bytes < 0.5 * kGpuPage.si()) return bytes;
   return std::ceil(bytes / kGpuPage.si()) * kGpuPage.si();
+}
+
+double message_bytes(const Program& program, const Transfer& transfer, const StoredType& stored) {
+  double elements = 1.0;
+  for (const std::int64_t extent : transfer.extent) elements *= static_cast<double>(extent);
+  return elements * size_of(stored(program.buffers[transfer.source_buffer.index()].local.dtype));
 }
 
 MessageBuffers::MessageBuffers(const Program& program, const std::vector<DeviceId>& senders, const StoredType& stored,

@@ -16,11 +16,14 @@ namespace meshwright {
 
 // In whole pages of this size the driver hands out memory; blocks of less than half of it share pages.
 inline constexpr Bytes kGpuPage{2.0 * (1 << 20)};
-// A block that shares no page, in whole ones.
+// What a block takes of them.
 [[nodiscard]] double in_pages(double bytes);
+// A message's bytes, as its tensor is stored.
+[[nodiscard]] double message_bytes(const Program& program, const Transfer& transfer, const StoredType& stored);
 
-// Of a Program in which some devices stand for others and have lists alone. What comes from a device's like is taken to
-// come from itself: a message or two may seem to be fetched sooner than the whole program knows.
+// The devices of a folded Program that stand for others: they alone have lists. A message from a device that is alike
+// is taken to come from the one that stands for it, so that one or two may seem to be fetched sooner than they are
+// known to be in the whole program.
 struct StandIns {
   const std::vector<DeviceId>& representative;  // [device]
   const std::vector<int>& message;              // [transfer] of a representative
@@ -41,7 +44,7 @@ class MessageBuffers {
     double largest = 0.0;   // bytes of one
   };
   [[nodiscard]] const std::vector<Channel>& channels() const { return channels_; }
-  // Of all channels of a sender, or of a device that was followed from one.
+  // The buffers that a device sends from, to all others. REQUIRES: it is one of the senders, or was reached from them.
   [[nodiscard]] Bytes of(DeviceId sender) const;
 
  private:

@@ -21,7 +21,7 @@ class Lists {
  public:
   explicit Lists(const Program& program) : program_(program), at_(program.devices.size()) {}
 
-  // What the next instruction sends, or the rest of it; false: it waits, or there is none.
+  // Sends what the next instruction sends, or does the rest of that instruction. False: it waits, or nothing is left.
   bool step(std::size_t device) {
     if (at_[device].next == program_.devices[device].size()) return false;
     const Instruction& instruction = program_.devices[device][at_[device].next];
@@ -53,7 +53,7 @@ class Lists {
   std::set<int> sent_, fetched_;
 };
 
-// Of the channel, where its receiver goes on only when nobody else can.
+// The most messages under way from one device to another that goes on only when nobody else can.
 std::int64_t most_under_way(const Program& program, DeviceId from, DeviceId to) {
   Lists lists(program);
   std::vector<int> under_way;
