@@ -439,7 +439,7 @@ PlanOutcome PlanEvaluator::outcome(const PlanOfGraph& made) const {
   PlanOutcome outcome{found.step};
   for (std::size_t s = 0; s < trial->peaks.size(); ++s) {
     const Bytes tensors = found.peaks.empty() ? trial->peaks[s] : std::max(trial->peaks[s], found.peaks[s]);
-    outcome.peak = std::max(outcome.peak, trial->beside.empty() ? tensors : tensors + trial->beside[s]);
+    outcome.peak = std::max(outcome.peak, tensors + trial->beside_of(s));
   }
   return outcome;
 }

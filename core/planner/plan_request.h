@@ -46,6 +46,7 @@ class PlanTrial {
   // [stage] what its fullest device holds beside its tensors, beyond what its usable memory leaves for that; empty:
   // nothing.
   std::vector<Bytes> beside = {};
+  [[nodiscard]] Bytes beside_of(std::size_t stage) const { return beside.empty() ? Bytes(0.0) : beside[stage]; }
 };
 
 struct PlanOutcome {

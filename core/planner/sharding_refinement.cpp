@@ -345,8 +345,7 @@ bool Refinement::fits(const Plan& plan, const PlanTrial& trial, const std::vecto
     return plan.cluster.group(plan.stages[s].submesh.group);
   };
   for (std::size_t s = 0; s < peaks.size(); ++s) {
-    const Bytes needs = trial.beside.empty() ? peaks[s] : peaks[s] + trial.beside[s];
-    if (needs > std::max(plan.stages[s].peak_memory, hosts(s).usable_memory())) return false;
+    if (peaks[s] + trial.beside_of(s) > std::max(plan.stages[s].peak_memory, hosts(s).usable_memory())) return false;
   }
   for (std::size_t s = 0; s < trial.on_host.size(); ++s)
     if (trial.on_host[s] > hosts(s).device.host_memory) return false;

@@ -2,12 +2,10 @@
 #include "executor/runner/gpu_memory_need.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <optional>
 #include <vector>
 
-#include "core/base/errors.h"
 #include "core/base/indexed_vector.h"
 #include "executor/runner/prepared_program.h"
 #include "kernels/cuda/products/products.h"
@@ -88,7 +86,7 @@ class DeviceWalk {
     for (const Buffer& buffer : program_.buffers)
       if (buffer.persistent && !buffer.on_host && program_.lies_on(buffer.stage, device_))
         pool_.take(pool_.number_of(size(buffer.local)));
-    for (const Instruction& instruction : list(device_)) {
+    for (const Instruction& instruction : program_.devices[device_.index()]) {
       if (instruction.kind == Instruction::Kind::Run)
         for (const Block& block : blocks_of(instruction.executable))
           block.taken ? pool_.take(block.number) : pool_.give(block.number);
@@ -108,8 +106,6 @@ class DeviceWalk {
   }
 
  private:
-  using List = std::vector<Instruction>;
-  [[nodiscard]] const List& list(DeviceId device) const { return program_.devices[device.index()]; }
   [[nodiscard]] double size(const LocalTensor& local) const {
     return static_cast<double>(local.elements() * size_of(stored_(local.dtype)));
   }

@@ -11,8 +11,6 @@
 #include <span>
 #include <unordered_map>
 
-#include "core/base/errors.h"
-
 namespace meshwright {
 
 namespace {
@@ -141,19 +139,21 @@ class Follower {
     const auto known = std::make_shared<const Clock>(clock);
     for (const int number : instruction.sends) {
       const Transfer& of = transfer(number);
+      const int message = message_of(number);
       Under& channel = channels_[{devices_[static_cast<std::size_t>(slot)], of.destination}];
       channel.told.from = devices_[static_cast<std::size_t>(slot)];
       channel.told.to = of.destination;
       const int to = slot_of_[stand_in(of.destination).index()];
-      const Receipt* receipt = to == kNone ? nullptr : receipt_of(message_of(number), to);
+      const Receipt* receipt = to == kNone ? nullptr : receipt_of(message, to);
       auto& under_way = channel.under_way;
       while (to != kNone && !under_way.empty() && under_way.top() < clock[static_cast<std::size_t>(to)])
         under_way.pop();
-      if (receipt == nullptr) ++channel.never;
-      if (receipt != nullptr) under_way.push(receipt->at);
+      if (receipt != nullptr)
+        under_way.push(receipt->at);
+      else
+        ++channel.never;
       channel.told.most = std::max(channel.told.most, channel.never + static_cast<std::int64_t>(under_way.size()));
       channel.told.largest = std::max(channel.told.largest, message_bytes(program_, of, stored_));
-      const int message = message_of(number);
       if (sent_[static_cast<std::size_t>(message)]) continue;
       sent_[static_cast<std::size_t>(message)] = true;
       if (const std::size_t receipts = receipts_of(message).size(); receipts > 0)

@@ -70,7 +70,7 @@ std::vector<Bytes> stage_needs(const Plan& plan, const PlanTrial& trial, const s
   std::vector<Bytes> needs;
   for (const StagePlan& stage : plan.stages) needs.push_back(stage.peak_memory);
   for (std::size_t s = 0; s < peaks.size(); ++s) needs[s] = std::max(needs[s], peaks[s]);
-  for (std::size_t s = 0; s < trial.beside.size(); ++s) needs[s] += trial.beside[s];
+  for (std::size_t s = 0; s < needs.size(); ++s) needs[s] += trial.beside_of(s);
   return needs;
 }
 
@@ -84,7 +84,7 @@ std::optional<PlanningResult::TooLarge> largest_excess(const Plan& plan, const P
     if (worst && needs[s] - usable <= worst->needs - worst->usable) continue;
     worst = {
         static_cast<int>(s), static_cast<int>(needs.size()), stage.first_layer, stage.last_layer, needs[s], usable};
-    if (!trial.beside.empty()) worst->beside = trial.beside[s];
+    worst->beside = trial.beside_of(s);
   }
   return worst->needs <= worst->usable ? std::nullopt : worst;
 }
