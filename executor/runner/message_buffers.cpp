@@ -19,8 +19,8 @@ namespace {
 // many instructions they have behind them (a vector clock).
 class Follower {
  public:
-  Follower(const Program& program, const StoredType& stored, const StandIns* alike)
-      : program_(program), stored_(stored), alike_(alike), slot_of_(program.devices.size(), kNone) {}
+  Follower(const Program& program, const StoredType& stored, const FoldedDevices* folded)
+      : program_(program), stored_(stored), folded_(folded), slot_of_(program.devices.size(), kNone) {}
 
   std::vector<MessageBuffers::Channel> run(const std::vector<DeviceId>& senders) {
     find_devices(senders);
@@ -64,10 +64,10 @@ class Follower {
   };
 
   [[nodiscard]] DeviceId stand_in(DeviceId device) const {
-    return alike_ == nullptr ? device : alike_->representative[device.index()];
+    return folded_ == nullptr ? device : folded_->representative[device.index()];
   }
   [[nodiscard]] int message_of(int transfer) const {
-    return alike_ == nullptr ? transfer : alike_->message[static_cast<std::size_t>(transfer)];
+    return folded_ == nullptr ? transfer : folded_->message[static_cast<std::size_t>(transfer)];
   }
   [[nodiscard]] const Transfer& transfer(int number) const {
     return program_.transfers[static_cast<std::size_t>(number)];
@@ -187,7 +187,7 @@ class Follower {
 
   const Program& program_;
   const StoredType& stored_;
-  const StandIns* alike_;
+  const FoldedDevices* folded_;
   std::vector<int> slot_of_;                           // [device]
   std::vector<DeviceId> devices_;                      // [slot]
   std::vector<Receipt> receipts_;                      // by message
@@ -214,8 +214,8 @@ double message_bytes(const Program& program, const Transfer& transfer, const Sto
 }
 
 MessageBuffers::MessageBuffers(const Program& program, const std::vector<DeviceId>& senders, const StoredType& stored,
-                               const StandIns* alike)
-    : channels_(Follower(program, stored, alike).run(senders)) {}
+                               const FoldedDevices* folded)
+    : channels_(Follower(program, stored, folded).run(senders)) {}
 
 Bytes MessageBuffers::of(DeviceId sender) const {
   double all = 0.0;

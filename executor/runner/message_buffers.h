@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/base/units.h"
+#include "core/plan/program/folded_devices.h"
 #include "core/plan/program/program.h"
 #include "executor/ops/gpu_workspace.h"
 
@@ -21,20 +22,14 @@ inline constexpr Bytes kGpuPage{2.0 * (1 << 20)};
 // A message's bytes, as its tensor is stored.
 [[nodiscard]] double message_bytes(const Program& program, const Transfer& transfer, const StoredType& stored);
 
-// The devices of a folded Program that stand for others: they alone have lists. A message from a device that is alike
-// is taken to come from the one that stands for it, so that one or two may seem to be fetched sooner than they are
-// known to be in the whole program.
-struct StandIns {
-  const std::vector<DeviceId>& representative;  // [device]
-  const std::vector<int>& message;              // [transfer] of a representative
-};
-
 class MessageBuffers {
  public:
   // Follows what `senders` send and receive over as many devices as kMaxDevices; of more, what they know of each other
-  // is left out. REQUIRES: the program is sound (check_program).
+  // is left out. Of a folded Program only those that stand for others have lists: a message from a device that is
+  // alike is taken to come from the one that stands for it, so that one or two may seem to be fetched sooner than they
+  // are known to be in the whole program. REQUIRES: the program is sound (check_program).
   MessageBuffers(const Program& program, const std::vector<DeviceId>& senders, const StoredType& stored,
-                 const StandIns* alike = nullptr);
+                 const FoldedDevices* folded = nullptr);
   static constexpr std::size_t kMaxDevices = 256;
 
   // What one device sends to another.

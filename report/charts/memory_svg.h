@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
+#include "core/plan/program/folded_devices.h"
 #include "core/plan/program/program.h"
 #include "report/charts/svg.h"
-#include "simulator/program/folded_devices.h"
 #include "simulator/report/step_report.h"
 
 namespace meshwright {

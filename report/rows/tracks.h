@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/plan/program/folded_devices.h"
 #include "core/plan/program/timeline.h"
-#include "simulator/program/folded_devices.h"
 #include "simulator/what_if/simulate_step.h"
 
 namespace meshwright {

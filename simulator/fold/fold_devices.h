@@ -13,8 +13,8 @@
 // (Broadcast::Chain).
 #pragma once
 
+#include "core/plan/program/folded_devices.h"
 #include "core/plan/program/program.h"
-#include "simulator/program/folded_devices.h"
 #include "simulator/program/program_costs.h"
 #include "simulator/program/program_graph.h"
 

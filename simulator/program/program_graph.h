@@ -25,10 +25,10 @@
 #include <optional>
 #include <vector>
 
+#include "core/plan/program/folded_devices.h"
 #include "simulator/engine/task_graph.h"
 #include "simulator/program/dispatch.h"
 #include "simulator/program/executable_pieces.h"
-#include "simulator/program/folded_devices.h"
 
 namespace meshwright {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/program/folded_devices.h"
+#include "core/plan/program/folded_devices.h"
 #include "simulator/program/program_graph.h"
 #include "simulator/report/run_parts.h"
 

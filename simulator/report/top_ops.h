@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/program/folded_devices.h"
+#include "core/plan/program/folded_devices.h"
 #include "simulator/report/run_parts.h"
 
 namespace meshwright {

@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
+#include "core/plan/program/folded_devices.h"
 #include "core/plan/program/timeline.h"
 #include "costmodel/occupancy.h"
-#include "simulator/program/folded_devices.h"
 #include "simulator/what_if/simulate_step.h"
 
 namespace meshwright {

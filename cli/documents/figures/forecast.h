@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/options/options.h"
-#include "simulator/program/folded_devices.h"
+#include "core/plan/program/folded_devices.h"
 #include "validation/compare_steps.h"
 #include "validation/memory_interval.h"
 

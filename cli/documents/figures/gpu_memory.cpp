@@ -30,10 +30,8 @@ std::vector<std::optional<GpuMemoryUse>> uses_of_stages(const Plan& plan, const 
     firsts.push_back(s);
     devices.push_back(device);
   }
-  std::optional<StandIns> stand_ins;
-  if (folded != nullptr) stand_ins.emplace(folded->representative, folded->message);
   const StoredType stored = [](DType type) { return type; };
-  const MessageBuffers messages(program, devices, stored, stand_ins ? &*stand_ins : nullptr);
+  const MessageBuffers messages(program, devices, stored, folded);
   for (std::size_t i = 0; i < firsts.size(); ++i) {
     const int group = plan.stages[firsts[i]].submesh.group;
     const DeviceKind& kind = plan.cluster.group(group).device;

@@ -7,9 +7,9 @@
 
 #include "core/base/json.h"
 #include "core/plan/plan.h"
+#include "core/plan/program/folded_devices.h"
 #include "core/plan/program/program.h"
 #include "executor/runner/gpu_memory_need.h"
-#include "simulator/program/folded_devices.h"
 
 namespace meshwright {
 

@@ -104,7 +104,7 @@ Candidates PointSearch::neighbours(const TablePipeline& pipeline, const StageTab
 std::vector<ScheduleKind> PointSearch::rank(const std::vector<ScheduleKind>& schedules) {
   // A method with one stage has no pipelines to rank.
   if (point_.spans.search->interrupted() || context_.request.search.method.one_stage()) return {schedules.front()};
-  const StageTable& table = table_of({}, 1.0, StageSearch::Keep::Best);
+  const StageTable& table = table_of({}, whole_, StageSearch::Keep::Best);
   std::vector<CandidateRequest> wanted;
   for (const ScheduleKind schedule : schedules) {
     if (why_unsuitable(context_.request, point_, schedule) || context_.stopped()) continue;

@@ -17,8 +17,10 @@ namespace {
 // so many of them are lowered.
 constexpr double kTwin = 1e-3, kSmallTwin = 1e-6;
 constexpr std::ptrdiff_t kMaxSmallTwins = 4;
-constexpr double kSpareMemory = 1.1;  // small programs: the table's estimate may be too large by this factor
-constexpr int kMaxMemoryTries = 5;    // stage tables for ever less memory
+constexpr double kSpareMemory = 1.1;    // small programs: the table's estimate may be too large by this factor
+constexpr int kMaxMemoryTries = 5;      // stage tables for ever less memory
+constexpr double kWorthRanking = 1.01;  // times the memory
+constexpr double kLeastWhole = 0.5;     // of what lies beside tensors, no more than the rest is taken for known
 
 // Candidates that are lowered for one stage table.
 constexpr std::size_t kLoweredOfLarge = 6, kLoweredOfSmall = 32;
@@ -49,6 +51,12 @@ std::size_t PointSearch::most_lowered() const {
 }
 
 double PointSearch::spare_share() const { return is_large() ? 1.0 : kSpareMemory; }
+
+double PointSearch::whole_share() const {
+  const Cluster& cluster = context_.request.cluster;
+  if (!is_large() || !context_.least_beside || !cluster.uniform()) return 1.0;
+  return std::max(kLeastWhole, 1.0 - *context_.least_beside / cluster.usable_memory());
+}
 
 // --- one pipeline ---
 
@@ -83,6 +91,8 @@ Verdict PointSearch::try_pipeline(const TablePipeline& pipeline, ScheduleKind sc
     return {};
   }
   PlanProgram& found = *lowered.program;
+  if (const auto& beside = found.trial->beside; !beside.empty())
+    context_.note_beside(*std::max_element(beside.begin(), beside.end()));
   const std::int64_t simulated = context_.simulated;
   const Verdict verdict =
       context_.step("judge", [&] { return judge(context_, found, point_.bounds, candidate, incumbent); });
@@ -90,8 +100,7 @@ Verdict PointSearch::try_pipeline(const TablePipeline& pipeline, ScheduleKind sc
   const bool known = request.search.prune && context_.simulated == simulated;
   if (verdict.kind != Verdict::Kind::TooLarge && !known) ++context_.log.simulations;
   note(pipeline, schedule, candidate, verdict);
-  if (verdict.kind == Verdict::Kind::Better)
-    context_.best = std::min(verdict.score, context_.best.value_or(verdict.score));
+  if (verdict.kind == Verdict::Kind::Better) context_.note_best(verdict.score);
   if (!known && (verdict.kind == Verdict::Kind::Better || verdict.kind == Verdict::Kind::NotBetter))
     context_.say("{} layers, {} micro-batches, {}: {} stages, {}{}{}", point_.layers(), point_.microbatches(),
                  name_of(schedule), found.plan.stages.size(), human_seconds(verdict.score), context_.best_so_far(),
@@ -258,7 +267,7 @@ PointSearch::Progress PointSearch::search_subspace(const Subspace& of, ScheduleK
   if (is_beaten(of, schedule, incumbent)) return {};
   found_.clear();
   Progress all;
-  double share = 1.0;
+  double share = whole_;
   for (int tries = 0; tries < kMaxMemoryTries; ++tries) {
     const Progress progress = search_within(of, share, schedule, incumbent);
     all.add(progress);
@@ -279,7 +288,11 @@ PointSearch::Progress PointSearch::search_subspace(const Subspace& of, ScheduleK
 
 // The factor on the memory at which the table's estimate is right for the plan; without a plan: spare_share.
 double PointSearch::share_left(const std::optional<Fitting>& best) const {
-  return best ? std::clamp(0.99 / best->fullest, spare_share(), 1.5) : spare_share();
+  if (!best) return whole_ * spare_share();
+  const double left = 0.99 / best->fullest;
+  // So little more is not worth another ranking of large programs.
+  if (is_large() && left < kWorthRanking) return whole_;
+  return whole_ * std::clamp(left, spare_share(), 1.5);
 }
 
 bool PointSearch::fit_alike(const Subspace& of, StageSearch::Keep keep, const CandidateRequest& wanted, double share,
@@ -318,9 +331,9 @@ PointSearch::Progress PointSearch::search_within(const Subspace& of, double memo
   wanted.to_beat = to_beat(schedule, incumbent);
   std::size_t budget = wanted.few ? kMaxFew : most_lowered();
   const auto known = candidates_.find(schedule);
-  // `rank` used the table with all of the memory, so its candidates are those of share 1.
+  // `rank` used the table with whole_.
   const bool ranked = known != candidates_.end() && of.is_whole() && of.fewer_hosts == 1 &&
-                      (memory_share == 1.0 || (!is_large() && fit_alike(of, Best, wanted, 1.0, memory_share)));
+                      (memory_share == whole_ || (!is_large() && fit_alike(of, Best, wanted, whole_, memory_share)));
   const auto find_best = [&] { return find_candidates(of, memory_share, wanted); };
   Progress progress = try_candidates(ranked ? known->second : find_once(of, memory_share, Best, wanted, {}, find_best),
                                      of, schedule, budget, incumbent);
@@ -401,7 +414,7 @@ bool PointSearch::search_one_stage(ScheduleKind schedule, PlanIncumbent& incumbe
 bool PointSearch::run_first(ScheduleKind schedule, PlanIncumbent& incumbent) {
   if (point_.spans.search->interrupted()) return false;
   const auto pipeline =
-      best_pipeline(stage_table(context_, point_, 1.0), candidate_request(context_, point_, schedule));
+      best_pipeline(stage_table(context_, point_, whole_), candidate_request(context_, point_, schedule));
   return pipeline && try_pipeline(*pipeline, schedule, nullptr, incumbent).better();
 }
 

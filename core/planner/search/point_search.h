@@ -24,7 +24,8 @@ class PointSearch {
       : context_(context),
         point_(std::move(point)),
         graphs_(context.request, point_),
-        subspaces_(subspaces_of(point_)) {}
+        subspaces_(subspaces_of(point_)),
+        whole_(whole_share()) {}
   PointSearch(const PointSearch&) = delete;
   PointSearch& operator=(const PointSearch&) = delete;
 
@@ -123,6 +124,9 @@ class PointSearch {
   [[nodiscard]] double expected_share(ScheduleKind schedule, int chunks, const PlanIncumbent& incumbent) const;
   [[nodiscard]] Programs programs() const;
   [[nodiscard]] bool is_large() const;
+  // What the tensors of large programs may have by what earlier ones held beside them: where the search begins with all
+  // of the memory, most of what comes first turns out too large.
+  [[nodiscard]] double whole_share() const;
   // For one stage table.
   [[nodiscard]] std::size_t most_lowered() const;
 
@@ -130,6 +134,7 @@ class PointSearch {
   Point point_;
   PlanGraphs graphs_;
   std::vector<Subspace> subspaces_;
+  double whole_;  // the share of the memory that is tried first
   // The latest tables, whatever their memory.
   using TableKey = std::tuple<const std::vector<bool>*, std::optional<int>, const CoarserCut*, StageSearch::Keep>;
   static TableKey key_of(const Subspace& of, StageSearch::Keep keep) { return {of.meshes, of.way, of.cut, keep}; }

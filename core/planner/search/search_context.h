@@ -32,7 +32,8 @@ class SearchContext {
         trials(beside.trials),
         graphs(beside.graphs),
         eliminations(beside.eliminations),
-        best(beside.best) {}
+        best(beside.best),
+        least_beside(beside.least_beside) {}
 
   const PlanRequest& request;
   const CostModel& costs;
@@ -50,6 +51,11 @@ class SearchContext {
   std::shared_ptr<elimination::KnownSteps> eliminations = std::make_shared<elimination::KnownSteps>();
   SearchLog log;
   std::optional<Seconds> best;  // the lowest step time that any point has found
+  std::optional<Bytes>
+      least_beside;  // the least that PlanTrial::beside said of a plan's devices, of the most of each plan
+  // Tells it of what another context, or a trial, has found.
+  void note_best(Seconds step) { best = std::min(step, best.value_or(step)); }
+  void note_beside(Bytes most) { least_beside = std::min(most, least_beside.value_or(most)); }
 
   // Runs one step and returns what it made. The step log hears its name and summary_of the result, a function beside
   // the result's type, or `describe` of it.

@@ -170,7 +170,8 @@ bool SearchedPoints::search_round(const std::vector<SearchPoint>& points) {
     if (!of->search) continue;
     context_.log.join(of->context.log);
     of->part.tell_record();
-    if (of->context.best) context_.best = std::min(*of->context.best, context_.best.value_or(*of->context.best));
+    if (of->context.best) context_.note_best(*of->context.best);
+    if (of->context.least_beside) context_.note_beside(*of->context.least_beside);
     const std::optional<Seconds> before = incumbent_.score();
     const bool had_plan = incumbent_.plan() != nullptr;
     incumbent_.join(std::move(of->incumbent), std::move(of->near));

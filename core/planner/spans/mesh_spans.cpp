@@ -207,7 +207,7 @@ struct MeshSpans::State {
       while (length > 0 && max_time_ && times[length - 1] > *max_time_) --length;
       if (only_whole_ && length < end) length = 0;
     }
-    for (int first = 0; first < end; ++first) rows_.add(equal_->twin_of(first), lengths_[first]);
+    for (int first = 0; first < lengths_.count(); ++first) rows_.add(equal_->twin_of(first), lengths_[first]);
   }
 
   void fit_one_stage() {

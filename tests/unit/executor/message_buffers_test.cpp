@@ -143,9 +143,8 @@ TEST(MessageBuffers, OfAFoldedProgramAreNearThoseOfTheWhole) {
     const Planned made = plan_of(of, 8);
     const auto costs = make_analytic_cost_model(made.plan->cluster);
     const FoldedProgram folded = fold_program(made.program, program_costs(made.program, *costs).times);
-    const StandIns alike{folded.folded.representative, folded.folded.message};
     const MessageBuffers whole(made.program, all_devices(made.program), kAsPlanned);
-    const MessageBuffers part(folded.program, all_devices(folded.program), kAsPlanned, &alike);
+    const MessageBuffers part(folded.program, all_devices(folded.program), kAsPlanned, &folded.folded);
     for (const DeviceId device : all_devices(made.program)) {
       if (folded.folded.representative[device.index()] != device) continue;
       EXPECT_LE(part.of(device), whole.of(device)) << of;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "simulator/program/folded_devices.h"
+#include "core/plan/program/folded_devices.h"
 
 namespace meshwright {
 
