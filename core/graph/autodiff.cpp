@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "core/base/errors.h"
 #include "core/graph/backward.h"
@@ -46,6 +47,7 @@ Backward::Backward(Graph& graph, Recompute recompute, const std::vector<Recomput
     : graph_(graph), forward_(forward_ops(graph)), range_of_(graph.ops().size(), 0) {
   set_ranges(recompute, ranges);
   set_modules(modules);
+  for (const OpId id : forward_) pieces_[piece_of(graph_.op(id))].push_back(id);
   find_dependencies();
 }
 
@@ -160,11 +162,10 @@ void Backward::contribute(const Op& op, std::size_t i, TensorId gradient) {
 // count of 96 B S H^2 L FLOPs (Narayanan et al., Efficient large-scale language model training on GPU clusters using
 // Megatron-LM, SC 2021) includes them.
 void Backward::repeat(const Piece& piece) {
-  if (!repeated_pieces_.insert(piece).second) return;
-  for (const OpId id : forward_) {
+  for (const OpId id : std::exchange(pieces_[piece], {})) {
+    if (recompute_of(piece) == Recompute::Selective && selected_.count(id) == 0) continue;
     // A copy, because new ops may move those of the graph.
     const Op op = graph_.op(id);
-    if (piece_of(op) != piece || (recompute_of(piece) == Recompute::Selective && selected_.count(id) == 0)) continue;
     repeat_what_was_dropped(op);
     std::vector<TensorId> inputs;
     for (std::size_t i = 0; i < op.inputs.size(); ++i) inputs.push_back(read(op, i));

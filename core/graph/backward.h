@@ -78,9 +78,9 @@ class Backward {
   std::vector<bool> depends_;            // [tensor]: it has a derivative by a parameter; integers have none
   std::map<TensorId, Use> first_use_;    // by parameter
   std::map<TensorId, std::vector<TensorId>>
-      cotangents_;                         // by forward tensor: contributions in the order they were made
-  std::map<TensorId, TensorId> repeated_;  // by forward tensor: its recomputed value
-  std::set<Piece> repeated_pieces_;
+      cotangents_;                             // by forward tensor: contributions in the order they were made
+  std::map<TensorId, TensorId> repeated_;      // by forward tensor: its recomputed value
+  std::map<Piece, std::vector<OpId>> pieces_;  // of forward ops in their order; one that was repeated has none
   std::set<OpId> objectives_;
   std::set<OpId> selected_;  // what Recompute::Selective repeats
 };

@@ -2,6 +2,8 @@
 #include "executor/runner/prepared_program.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "core/base/errors.h"
 
@@ -18,19 +20,20 @@ bool is_attention(const LocalOp& op) {
          (op.work.kind == OpKind::GroupedAttention || op.work.kind == OpKind::GroupedAttentionBackward);
 }
 
-// The ring that brings the slot's value, if one does.
-std::optional<int> ring_that_brings(const StageExecutable& executable, int slot) {
+// [slot] the ring that brings its value, if one does.
+std::map<int, int> rings_by_slot(const StageExecutable& executable) {
+  std::map<int, int> rings;
   for (const LocalOp& op : executable.ops)
-    if (is_ring(op) && op.step->kind == ReshardStep::Kind::AllGather && op.outputs[0] == slot) return op.step->axis;
-  return std::nullopt;
+    if (is_ring(op) && op.step->kind == ReshardStep::Kind::AllGather) rings.emplace(op.outputs[0], op.step->axis);
+  return rings;
 }
 
-std::optional<int> ring_of_attention(const StageExecutable& executable, const LocalOp& op) {
+std::optional<int> ring_of_attention(const std::map<int, int>& rings, const LocalOp& op) {
   if (!is_attention(op)) return std::nullopt;
-  const std::optional<int> keys = ring_that_brings(executable, op.inputs[kKeys]);
-  MW_CHECK(keys == ring_that_brings(executable, op.inputs[kValues]), "keys and values of op {} travel apart",
-           op.op.value);
-  return keys;
+  const auto keys = rings.find(op.inputs[kKeys]), values = rings.find(op.inputs[kValues]);
+  MW_CHECK((keys == rings.end()) == (values == rings.end()) && (keys == rings.end() || keys->second == values->second),
+           "keys and values of op {} travel apart", op.op.value);
+  return keys == rings.end() ? std::nullopt : std::optional(keys->second);
 }
 
 class Preparation {
@@ -95,13 +98,11 @@ class Preparation {
 
   // Several slots may write one buffer; the first of them defines it.
   void find_definitions() {
-    std::vector<BufferId> known;
-    for (const int s : result_.bound) known.push_back(*slot(s).buffer);
+    std::set<BufferId> known;
+    for (const int s : result_.bound) known.insert(*slot(s).buffer);
     for (int s = 0; s < slots_; ++s) {
       const StageExecutable::Slot& one = slot(s);
-      if (!one.buffer || !one.output || std::find(known.begin(), known.end(), *one.buffer) != known.end()) continue;
-      result_.defines.push_back(s);
-      known.push_back(*one.buffer);
+      if (one.buffer && one.output && known.insert(*one.buffer).second) result_.defines.push_back(s);
     }
   }
 
@@ -148,8 +149,9 @@ class Preparation {
   }
 
   void find_rings() {
+    const std::map<int, int> rings = rings_by_slot(executable_);
     for (int i = 0; i < ops(); ++i) {
-      const std::optional<int> axis = ring_of_attention(executable_, op(i));
+      const std::optional<int> axis = ring_of_attention(rings, op(i));
       if (!axis) continue;
       PreparedOp& prepared = result_.ops[i];
       prepared.ring = axis;
