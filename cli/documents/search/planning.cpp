@@ -395,12 +395,14 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
     const std::string title = fmt::format("Plans of {} on {}", planned.plan.model.name, planned.plan.cluster.name);
     write_file(report.svg, front_chart(points, axes_from_text(report.axes, points, "--axes"), title).file());
   }
-  Json json = to_json(planned, costs, report, extras, seed, *considered);
+  // Of models with thousands of layers either form takes a second.
+  const bool in_json = options.json || !report.html.empty();
+  Json json = in_json ? to_json(planned, costs, report, extras, seed, *considered) : Json();
   if (report.report || !report.html.empty()) {
     const StepApart apart = take_apart(planned.plan, costs);
     const SimulatedPlan& simulated = apart.simulated;
     if (report.report) {
-      add_breakdown(json, apart.breakdown, simulated.loaded.program, simulated.alike());
+      if (in_json) add_breakdown(json, apart.breakdown, simulated.loaded.program, simulated.alike());
       extras.report_lines = breakdown_text(apart.breakdown, simulated.loaded.program) +
                             report_text(simulated.step, simulated.loaded, simulated.alike());
     }
