@@ -36,7 +36,7 @@
 
 namespace meshwright {
 
-// 0 where nothing is known.
+// 0 where nothing is known. Of a request that is to stop: what holds of unlike devices, too, which takes less to find.
 [[nodiscard]] Seconds work_bound(const PlanRequest& request, const CostModel& costs);
 
 }  // namespace meshwright

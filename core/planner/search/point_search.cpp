@@ -54,7 +54,8 @@ double PointSearch::spare_share() const { return is_large() ? 1.0 : kSpareMemory
 
 double PointSearch::whole_share() const {
   const Cluster& cluster = context_.request.cluster;
-  if (!is_large() || !context_.least_beside || !cluster.uniform()) return 1.0;
+  const bool prunes = context_.request.search.prune && is_large();
+  if (!prunes || !context_.least_beside || !cluster.uniform()) return 1.0;
   return std::max(kLeastWhole, 1.0 - *context_.least_beside / cluster.usable_memory());
 }
 

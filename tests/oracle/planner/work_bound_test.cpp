@@ -274,6 +274,24 @@ TEST(WorkBound, PricesTheOpsOfOneNumberForAllThatDifferInSamplesAlone) {
 }
 
 // Conditions may hide communication: then it counts for nothing.
+// It leaves out what values hold and what sums cost.
+TEST(WorkBound, OfASearchThatIsToStopIsFoundSoonerAndSaysNoMore) {
+  Draw draw(20261201);
+  int less = 0;
+  for (int r = 0; r < 20; ++r) {
+    PlanRequest request = draw_request(draw);
+    request.cluster.only().device.memory = draw.any<Bytes>({Bytes(3e5), Bytes(1e6), Bytes(3e6)});
+    const auto costs = make_analytic_cost_model(request.cluster);
+    const Seconds patient = work_bound(request, *costs);
+    request.stop = [] { return true; };
+    const Seconds hurried = work_bound(request, *costs);
+    EXPECT_GT(hurried, Seconds(0.0)) << r;
+    EXPECT_LE(hurried, (1.0 + 1e-9) * patient) << r;
+    less += hurried < 0.999 * patient ? 1 : 0;
+  }
+  EXPECT_GT(less, 0);
+}
+
 TEST(WorkBound, CountsNoCollectivesUnderConditions) {
   PlanRequest request = ask("mlp:layers=4,hidden=1024", "p3.16xlarge:1", "pipeshard", 8, std::int64_t{8});
   request.cluster.only().device.memory = Bytes(48.0 * 1024 * 1024);
