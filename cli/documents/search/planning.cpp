@@ -395,7 +395,7 @@ void plan_and_report(const PlanningOptions& options, const Cluster& cluster, con
     const std::string title = fmt::format("Plans of {} on {}", planned.plan.model.name, planned.plan.cluster.name);
     write_file(report.svg, front_chart(points, axes_from_text(report.axes, points, "--axes"), title).file());
   }
-  // Of models with thousands of layers either form takes a second.
+  // With thousands of layers, making either form takes a second.
   const bool in_json = options.json || !report.html.empty();
   Json json = in_json ? to_json(planned, costs, report, extras, seed, *considered) : Json();
   if (report.report || !report.html.empty()) {

@@ -124,7 +124,7 @@ Seconds bound_of(const Graph& graph, const std::vector<std::int64_t>& counts, co
 }  // namespace
 
 Seconds work_bound(const PlanRequest& request, const CostModel& costs) {
-  // Of thousands of layers what they hold takes seconds, for which a search that is to stop has no time.
+  // With thousands of layers, counting what they hold takes seconds: a search that is to stop has no time for that.
   const bool stops = request.stop && request.stop();
   const bool uniform = request.cluster.uniform() && !stops;
   const auto bound_as_it_is = [&](const Graph& graph) {
