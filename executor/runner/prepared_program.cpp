@@ -30,10 +30,13 @@ std::map<int, int> rings_by_slot(const StageExecutable& executable) {
 
 std::optional<int> ring_of_attention(const std::map<int, int>& rings, const LocalOp& op) {
   if (!is_attention(op)) return std::nullopt;
-  const auto keys = rings.find(op.inputs[kKeys]), values = rings.find(op.inputs[kValues]);
-  MW_CHECK((keys == rings.end()) == (values == rings.end()) && (keys == rings.end() || keys->second == values->second),
-           "keys and values of op {} travel apart", op.op.value);
-  return keys == rings.end() ? std::nullopt : std::optional(keys->second);
+  const auto ring_of = [&](std::size_t operand) {
+    const auto found = rings.find(op.inputs[operand]);
+    return found == rings.end() ? std::nullopt : std::optional(found->second);
+  };
+  const std::optional<int> keys = ring_of(kKeys);
+  MW_CHECK(keys == ring_of(kValues), "keys and values of op {} travel apart", op.op.value);
+  return keys;
 }
 
 class Preparation {

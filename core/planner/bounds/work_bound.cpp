@@ -126,10 +126,10 @@ Seconds bound_of(const Graph& graph, const std::vector<std::int64_t>& counts, co
 Seconds work_bound(const PlanRequest& request, const CostModel& costs) {
   // With thousands of layers, counting what they hold takes seconds: a search that is to stop has no time for that.
   const bool stops = request.stop && request.stop();
-  const bool uniform = request.cluster.uniform() && !stops;
+  const bool counts_held = request.cluster.uniform() && !stops;
   const auto bound_as_it_is = [&](const Graph& graph) {
-    return uniform ? bound_of(graph, {graph.microbatches}, request, costs)
-                   : bound_of(graph, request, costs, Micro::AsTheyAre);
+    return counts_held ? bound_of(graph, {graph.microbatches}, request, costs)
+                       : bound_of(graph, request, costs, Micro::AsTheyAre);
   };
   if (const auto* given = std::get_if<std::int64_t>(&request.search.microbatches))
     return bound_as_it_is(graph_of(request, *given));
@@ -146,7 +146,7 @@ Seconds work_bound(const PlanRequest& request, const CostModel& costs) {
   const bool nested =
       std::all_of(counts.begin(), counts.end(), [&](auto count) { return count % counts.front() == 0; });
   if (nested && scale_with_samples(fewest, graph_of(request, counts.back())))
-    return uniform ? bound_of(fewest, counts, request, costs) : bound_of(fewest, request, costs, Micro::Any);
+    return counts_held ? bound_of(fewest, counts, request, costs) : bound_of(fewest, request, costs, Micro::Any);
   std::vector<Seconds> bounds(counts.size(), Seconds(0.0));
   for_each_index(counts.size(), request.threads,
                  [&](std::size_t i) { bounds[i] = bound_as_it_is(graph_of(request, counts[i])); });

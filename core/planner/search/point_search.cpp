@@ -20,7 +20,7 @@ constexpr std::ptrdiff_t kMaxSmallTwins = 4;
 constexpr double kSpareMemory = 1.1;    // small programs: the table's estimate may be too large by this factor
 constexpr int kMaxMemoryTries = 5;      // stage tables for ever less memory
 constexpr double kWorthRanking = 1.01;  // times the memory
-constexpr double kLeastWhole = 0.5;     // of what lies beside tensors, no more than the rest is taken for known
+constexpr double kLeastWhole = 0.5;     // of the memory, with which a large point begins at least
 
 // Candidates that are lowered for one stage table.
 constexpr std::size_t kLoweredOfLarge = 6, kLoweredOfSmall = 32;
@@ -287,7 +287,7 @@ PointSearch::Progress PointSearch::search_subspace(const Subspace& of, ScheduleK
   return all;
 }
 
-// The factor on the memory at which the table's estimate is right for the plan; without a plan: spare_share.
+// The share of the memory at which the table's estimate is right for the plan; without a plan: what is spare.
 double PointSearch::share_left(const std::optional<Fitting>& best) const {
   if (!best) return whole_ * spare_share();
   const double left = 0.99 / best->fullest;

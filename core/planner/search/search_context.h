@@ -51,8 +51,9 @@ class SearchContext {
   std::shared_ptr<elimination::KnownSteps> eliminations = std::make_shared<elimination::KnownSteps>();
   SearchLog log;
   std::optional<Seconds> best;  // the lowest step time that any point has found
-  std::optional<Bytes>
-      least_beside;  // the least that PlanTrial::beside said of a plan's devices, of the most of each plan
+  // The most that a plan's devices hold beside their tensors (PlanTrial::beside), and of the plans that were lowered
+  // the least of that.
+  std::optional<Bytes> least_beside;
   // Tells it of what another context, or a trial, has found.
   void note_best(Seconds step) { best = std::min(step, best.value_or(step)); }
   void note_beside(Bytes most) { least_beside = std::min(most, least_beside.value_or(most)); }

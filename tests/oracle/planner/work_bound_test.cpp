@@ -273,7 +273,6 @@ TEST(WorkBound, PricesTheOpsOfOneNumberForAllThatDifferInSamplesAlone) {
   }
 }
 
-// Conditions may hide communication: then it counts for nothing.
 // It leaves out what values hold and what sums cost.
 TEST(WorkBound, OfASearchThatIsToStopIsFoundSoonerAndSaysNoMore) {
   Draw draw(20261201);
@@ -292,6 +291,7 @@ TEST(WorkBound, OfASearchThatIsToStopIsFoundSoonerAndSaysNoMore) {
   EXPECT_GT(less, 0);
 }
 
+// Conditions may hide communication: then it counts for nothing.
 TEST(WorkBound, CountsNoCollectivesUnderConditions) {
   PlanRequest request = ask("mlp:layers=4,hidden=1024", "p3.16xlarge:1", "pipeshard", 8, std::int64_t{8});
   request.cluster.only().device.memory = Bytes(48.0 * 1024 * 1024);
