@@ -319,20 +319,27 @@ void choose_forms(PlanningResult& result, const PlanRequest& request, const Cost
   result.lower_bound_within_layers = std::min(result.lower_bound_within_layers, step);
 }
 
-// The fastest of the plan that was found and the eased ones, with borders moved inside layers.
-void refine_borders(PlanningResult& result, std::vector<PlanOfGraph> eased, const PlanRequest& request,
-                    const CostModel& costs, PlanEvaluator& evaluator, AnswerRecord* record) {
-  if (!may_move_borders(request) || !result.plan || result.log.interrupted) return;
+// The fastest of the plan that was found, the eased ones and those near it, with borders moved inside layers. Whether
+// it is another one.
+bool refine_borders(PlanningResult& result, std::vector<PlanOfGraph> eased, const NearPlans& near,
+                    const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator,
+                    AnswerRecord* record) {
+  constexpr NearPlans::Limit kNear = {4, kEasier};
+  if (!may_move_borders(request) || !result.plan || result.log.interrupted) return false;
   if (request.steps != nullptr) request.steps->begin("borders");
   const Seconds before = result.plan->predicted.step_time;
   std::vector<PlanOfGraph> plans = {{*result.plan, std::make_shared<const Graph>(result.graph)}};
   for (PlanOfGraph& plan : eased)
     if (plan.plan.predicted.step_time < kEasier * before) plans.push_back(std::move(plan));
+  const std::size_t found = plans.size();  // from here on as the search found them
+  for (NearPlans::Near& near_by : near.fastest(kNear, kNear))
+    if (near_by.made.plan.predicted.step_time < kEasier * before) plans.push_back(std::move(near_by.made));
   std::vector<std::optional<PlanWithBorders>> moved(plans.size());
   const auto* form = std::get_if<CrossMesh>(&request.search.cross_mesh);
   for_each_index(plans.size(), request.threads, [&](std::size_t i) {
     if (!request.stop || !request.stop())
-      moved[i] = move_borders(plans[i], form != nullptr ? std::optional(*form) : std::nullopt, costs, evaluator);
+      moved[i] = move_borders(plans[i], form != nullptr ? std::optional(*form) : std::nullopt,
+                              std::min(before, plans[i].plan.predicted.step_time), costs, evaluator);
   });
   std::size_t best = 0;
   const auto step_of = [&](std::size_t i) { return (moved[i] ? moved[i]->plan : plans[i].plan).predicted.step_time; };
@@ -344,14 +351,16 @@ void refine_borders(PlanningResult& result, std::vector<PlanOfGraph> eased, cons
   if (request.steps != nullptr)
     request.steps->end(step < before ? fmt::format("{}, better than {}", human_seconds(step), human_seconds(before))
                                      : std::string("nothing faster"));
-  if (step >= before) return;
-  if (record != nullptr && best == 0) record->shorten(plans[0].plan, step);
-  if (best > 0) result.log.how += ", then the same degrees with each op split as is fastest";
+  if (step >= before) return false;
+  const bool is_eased = best > 0 && best < found;
+  if (record != nullptr && !is_eased) record->shorten(plans[best].plan, step);
+  if (is_eased) result.log.how += ", then the same degrees with each op split as is fastest";
   if (moved[best]) result.log.how += ", then borders inside layers";
   result.plan = moved[best] ? std::move(moved[best]->plan) : plans[best].plan;
   result.graph = *plans[best].graph;
-  if (record != nullptr && best > 0) record->add(considered_of(*result.plan, result.graph));
+  if (record != nullptr && is_eased) record->add(considered_of(*result.plan, result.graph));
   result.lower_bound_within_layers = best > 0 ? Seconds(0.0) : std::min(result.lower_bound_within_layers, step);
+  return true;
 }
 
 bool may_refine(const PlanRequest& request) {
@@ -418,7 +427,9 @@ PlanningResult plan_and_bound(const PlanRequest& asked, const CostModel& costs, 
   note_stop();
   refine(result, near, request, costs, evaluator, heard);
   note_stop();
-  refine_borders(result, std::move(eased), request, costs, evaluator, heard);
+  const bool moved = refine_borders(result, std::move(eased), near, request, costs, evaluator, heard);
+  note_stop();
+  if (moved) refine(result, {}, request, costs, evaluator, heard);
   note_stop();
   choose_forms(result, request, costs, evaluator, heard);
   if (result.plan) set_lower_bounds(result, bound);

@@ -11,6 +11,7 @@
 #include "core/planner/search/known_trials.h"
 #include "core/planner/search/plan_program.h"
 #include "core/planner/search/point.h"
+#include "core/planner/skewed_costs.h"
 
 namespace meshwright {
 
@@ -24,27 +25,10 @@ constexpr std::int64_t kFewTrials = 32;
 constexpr int kMaxRounds = 4;
 // Stages on logical meshes of three axes take long to solve where the step has more ops: only the best plan's are.
 constexpr std::int64_t kMaxOpsOfThreeAxes = 500;
-
-// Collectives take a share of their time.
-class PartlyHidden final : public CostModel {
- public:
-  PartlyHidden(const CostModel& costs, double share) : costs_(costs), share_(share) {}
-  [[nodiscard]] TimeEstimate compute(const OpWork& work) const override { return costs_.compute(work); }
-  [[nodiscard]] TimeEstimate collective(CollectiveKind kind, Bytes bytes, const MeshAxis& axis) const override {
-    TimeEstimate found = costs_.collective(kind, bytes, axis);
-    found.time = share_ * found.time;
-    return found;
-  }
-  [[nodiscard]] TimeEstimate transfer(Bytes bytes, bool hosts_apart, int concurrent) const override {
-    return costs_.transfer(bytes, hosts_apart, concurrent);
-  }
-  [[nodiscard]] TimeEstimate host_transfer(Bytes bytes) const override { return costs_.host_transfer(bytes); }
-  [[nodiscard]] Seconds run_overhead() const override { return costs_.run_overhead(); }
-
- private:
-  const CostModel& costs_;
-  double share_;
-};
+// Costs with noise: so many, fewer where the step has more ops, where they find less and take longer.
+constexpr std::int64_t kMaxNoisy = 16;
+constexpr std::int64_t kNoisyOps = 4000;
+constexpr double kNoise = 0.2;
 
 // What a stage's ops and parameters are split as.
 struct Sharding {
@@ -155,7 +139,7 @@ class Refinement {
   enum class Part { All, Ops, Parameters };
 
   void find_alternatives();
-  void solve(const std::vector<std::size_t>& alike, const RulesOnMesh& rules, double communication);
+  void solve(const std::vector<std::size_t>& alike, const RulesOnMesh& rules, const Skew& skew);
 
   template <class Each>
   void improve(const Each& each) {
@@ -208,6 +192,7 @@ void Refinement::find_alternatives() {
   alternatives_.resize(static_cast<std::size_t>(stages_per_copy(best_.plan)));
   number_of_.resize(alternatives_.size());
   std::vector<bool> known(alternatives_.size(), false);
+  const std::int64_t noisy = std::min(kMaxNoisy, kNoisyOps / std::ssize(best_.graph->ops()));
   for (std::size_t s = 0; s < alternatives_.size(); ++s) {
     if (known[s] || !is_sharded(stages[s])) continue;
     std::vector<std::size_t> alike;
@@ -217,14 +202,16 @@ void Refinement::find_alternatives() {
         alike.push_back(other);
         known[other] = true;
       }
-    if (evaluator_.hides_communication()) solve(alike, rules, 1.0);
-    for (const double communication : {1.0, 0.5}) solve(alike, plain, communication);
-    if (evaluator_.hides_communication()) solve(alike, plain, 0.25);
+    if (evaluator_.hides_communication()) solve(alike, rules, {});
+    for (const double collectives : {1.0, 0.5}) solve(alike, plain, {.collectives = collectives});
+    if (evaluator_.hides_communication()) solve(alike, plain, {.collectives = 0.25});
+    for (std::int64_t seed = 1; seed <= noisy; ++seed)
+      solve(alike, plain, {.noise = kNoise, .seed = static_cast<std::uint64_t>(seed)});
   }
   for (const auto& of_stage : number_of_) costs_tried_ = std::max(costs_tried_, of_stage.size());
 }
 
-void Refinement::solve(const std::vector<std::size_t>& alike, const RulesOnMesh& rules, double communication) {
+void Refinement::solve(const std::vector<std::size_t>& alike, const RulesOnMesh& rules, const Skew& skew) {
   const StagePlan& first = best_.plan.stages[alike.front()];
   const LogicalMesh mesh = mesh_of(first, best_.plan.cluster);
   StageSearchOptions options{
@@ -240,8 +227,8 @@ void Refinement::solve(const std::vector<std::size_t>& alike, const RulesOnMesh&
   if (traits_of(options.schedule).splits_backward) options.only_weights.push_back(StepWeight::Late);
   for (const std::size_t s : alike) options.only_from.push_back(best_.plan.stages[s].first_layer);
   const CostModel& costs = costs_.on(mesh.of.group);
-  const PartlyHidden partly(costs, communication);
-  const MeshSpans spans(structure_, mesh, partly, options);
+  const SkewedCosts skewed(costs, skew);
+  const MeshSpans spans(structure_, mesh, skewed, options);
   // A plan of other methods than the request's may be of meshes that its rules have nothing for.
   if (spans.impossible()) return;
   for (const std::size_t s : alike)

@@ -25,13 +25,15 @@ bool is_line(const StageGraph& stages) {
   return true;
 }
 
-// Some rank does more than the mean, and shares a border with one that it may give something.
+// Some rank does more than the mean in a step, and shares a border with one that it may give something.
 bool is_uneven(const Plan& plan, const std::vector<int>& rank_of) {
   std::vector<Seconds> loads(1 + static_cast<std::size_t>(*std::max_element(rank_of.begin(), rank_of.end())),
                              Seconds(0.0));
   std::vector<bool> movable(loads.size(), false);
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    loads[static_cast<std::size_t>(rank_of[s])] += plan.stages[s].forward + plan.stages[s].backward;
+    const StagePlan& stage = plan.stages[s];
+    const Seconds passes = static_cast<double>(plan.training.microbatches) * (stage.forward + stage.backward);
+    loads[static_cast<std::size_t>(rank_of[s])] += passes + stage.update;
     if (s == 0 || rank_of[s] == rank_of[s - 1] || !same_meshes(plan.stages[s], plan.stages[s - 1])) continue;
     movable[static_cast<std::size_t>(rank_of[s])] = movable[static_cast<std::size_t>(rank_of[s - 1])] = true;
   }
@@ -78,7 +80,7 @@ BorderRequest border_request(const PlanOfGraph& made, const std::vector<int>& ra
 
 }  // namespace
 
-std::optional<PlanWithBorders> move_borders(const PlanOfGraph& made, std::optional<CrossMesh> form,
+std::optional<PlanWithBorders> move_borders(const PlanOfGraph& made, std::optional<CrossMesh> form, Seconds to_beat,
                                             const CostModel& costs, PlanEvaluator& evaluator) {
   const Plan& plan = made.plan;
   const ScheduleTraits traits = traits_of(plan.schedule);
@@ -87,7 +89,8 @@ std::optional<PlanWithBorders> move_borders(const PlanOfGraph& made, std::option
   const std::vector<int> rank_of = rank_of_stages(plan);
   if (!is_uneven(plan, rank_of) || !is_line(stage_graph(plan, *made.graph))) return std::nullopt;
   const StagePieces pieces = cut_into_pieces(made, costs);
-  const BorderRequest request = border_request(made, rank_of, costs);
+  BorderRequest request = border_request(made, rank_of, costs);
+  request.share = to_beat / plan.predicted.step_time;
   std::optional<PlanWithBorders> best;
   std::int64_t simulations = 0;
   for (const Borders& borders : search_borders(pieces, request, evaluator, kMaxPlans)) {
@@ -98,8 +101,8 @@ std::optional<PlanWithBorders> move_borders(const PlanOfGraph& made, std::option
     std::optional<Plan> found = with_step_if_it_fits(std::move(other), made.graph, evaluator);
     if (!found) continue;
     ++simulations;
-    const Seconds to_beat = best ? best->plan.predicted.step_time : plan.predicted.step_time;
-    if (found->predicted.step_time < to_beat) best = PlanWithBorders{*std::move(found)};
+    if (found->predicted.step_time < (best ? best->plan.predicted.step_time : to_beat))
+      best = PlanWithBorders{*std::move(found)};
   }
   if (best) best->simulations = simulations;
   return best;

@@ -16,10 +16,11 @@ struct PlanWithBorders {
   std::int64_t simulations = 0;
 };
 
-// nullopt: nothing that fits is faster; the plan's stages are no line, or have copies; its schedule is custom or does
-// not train. `form`: how tensors get from stage to stage; nullopt: they are sent. REQUIRES: check_plan finds nothing;
-// the plan states no forms but this.
+// nullopt: nothing that fits is faster than `to_beat`; the plan's stages are no line, or have copies; its schedule is
+// custom or does not train. `form`: how tensors get from stage to stage; nullopt: they are sent. REQUIRES: check_plan
+// finds nothing; the plan states no forms but this; `to_beat` is no more than the plan's step.
 [[nodiscard]] std::optional<PlanWithBorders> move_borders(const PlanOfGraph& made, std::optional<CrossMesh> form,
-                                                          const CostModel& costs, PlanEvaluator& evaluator);
+                                                          Seconds to_beat, const CostModel& costs,
+                                                          PlanEvaluator& evaluator);
 
 }  // namespace meshwright

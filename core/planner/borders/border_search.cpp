@@ -30,8 +30,9 @@ class BorderSearch {
     even_out(own);
     climb(fastest());
     std::vector<Borders> found;
+    const Seconds limit = std::min(kWorthwhile, request_.share) * before;
     for (const auto& [borders, step] : known_)
-      if (step < kWorthwhile * before) found.push_back({borders, step});
+      if (step < limit) found.push_back({borders, step});
     std::stable_sort(found.begin(), found.end(), [](const Borders& a, const Borders& b) { return a.step < b.step; });
     if (found.size() > count) found.resize(count);
     return found;

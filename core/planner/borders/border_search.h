@@ -16,6 +16,7 @@ struct BorderRequest {
   std::vector<int> rank_of;      // [stage]
   std::vector<bool> movable;     // [stage] pieces may go from the stage before it to it, and back
   std::vector<SimTime> message;  // [stage] what the one from the stage before it takes, and the one back
+  double share = 1.0;            // of the step with the pieces' own borders: longer ones are not wanted
 };
 
 struct Borders {

@@ -36,7 +36,7 @@ struct MadePlan {
     made = {*found.plan, std::make_shared<const Graph>(found.graph)};
   }
   [[nodiscard]] std::optional<PlanWithBorders> moved() const {
-    return move_borders(made, std::nullopt, *costs, *evaluator);
+    return move_borders(made, std::nullopt, made.plan.predicted.step_time, *costs, *evaluator);
   }
 };
 
@@ -209,6 +209,28 @@ TEST(BorderSearch, EvensOutRanksOfSeveralStages) {
   EXPECT_EQ(of_rank_1, 9);
 }
 
+// Of ten pieces of 1 us, 8 and 2 on two ranks, with 8 micro-batches: 5 and 5 take 9 / 16 of what all pieces take, 8 and
+// 2 at least 8 / 10 + 1 / 8.
+TEST(BorderSearch, FindsWhatIsWantedAlone) {
+  const Cluster cluster = find_cluster("cpu:2");
+  const auto costs = make_analytic_cost_model(cluster);
+  SimulatedEvaluator evaluator(*costs, nullptr);
+  BorderRequest request = on_ranks({0, 1}, ScheduleKind::OneFOneB, 1);
+  const StagePieces pieces = pieces_of(std::vector<int>(10, 1), {0, 8});
+  const std::vector<Borders> all = search_borders(pieces, request, evaluator, 10);
+  ASSERT_GE(all.size(), 2u);
+  const Seconds before = evaluator.step_time(request.schedule, request.microbatches,
+                                             {.forward = {SimTime{8'000'000}, SimTime{2'000'000}},
+                                              .backward = {SimTime{16'000'000}, SimTime{4'000'000}},
+                                              .update = {SimTime{0}, SimTime{0}},
+                                              .edges = {{0, 1, SimTime{0}, SimTime{0}}}},
+                                             1);
+  request.share = all[1].step / before;
+  const std::vector<Borders> found = search_borders(pieces, request, evaluator, 10);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].first_of_stage, all[0].first_of_stage);
+}
+
 TEST(MoveBorders, MakesAPipelineWithAHeavyEndFaster) {
   for (const auto& [method, devices, layers, schedule] :
        {std::tuple("megatron:pp=2,exact=1", 2, 4, ScheduleKind::OneFOneB),
@@ -249,6 +271,17 @@ TEST(MoveBorders, StaysWithinTheMemory) {
   if (found) {
     for (const StagePlan& stage : found->plan.stages) EXPECT_LE(stage.peak_memory, 1.0001 * before);
   }
+}
+
+// What does not beat another plan is not looked for.
+TEST(MoveBorders, BeatWhatTheyHaveTo) {
+  const MadePlan of("megatron:pp=2,exact=1", 2);
+  const auto found = of.moved();
+  ASSERT_TRUE(found.has_value());
+  const Seconds step = found->plan.predicted.step_time;
+  EXPECT_EQ(move_borders(of.made, std::nullopt, 1.001 * step, *of.costs, *of.evaluator)->plan.predicted.step_time,
+            step);
+  EXPECT_FALSE(move_borders(of.made, std::nullopt, step, *of.costs, *of.evaluator).has_value());
 }
 
 // Copies of stages would have to move together.
