@@ -40,12 +40,18 @@ void expect_consistent(const PlanRequest& request) {
       "frameworks are launched for training, and --schedule inference serves a trained model; leave one of them out.");
 }
 
-// Any plan with a shorter step is better. Other methods and frameworks say what is split; and whose stages have stored
-// costs is not judged by modelled ones alone.
-bool takes_any_plan(const PlanRequest& request) {
-  return request.search.method.kind == Method::Kind::Pipeshard && request.search.launch_for == nullptr &&
+// Any plan of these stages with a shorter step is better. Other methods and frameworks say what is split; and whose
+// stages have stored costs is not judged by modelled ones alone.
+bool takes_any_sharding(const PlanRequest& request) {
+  using enum Method::Kind;
+  const Method::Kind kind = request.search.method.kind;
+  return (kind == Pipeshard || kind == Manual) && request.search.launch_for == nullptr &&
          request.goal.objective == Goal::Objective::StepTime && request.stage_profile.file == nullptr &&
          request.stage_profile.costs == StageCostSource::Composition;
+}
+
+bool takes_any_plan(const PlanRequest& request) {
+  return request.search.method.kind == Method::Kind::Pipeshard && takes_any_sharding(request);
 }
 
 // Nothing speaks against a sharding by method shard.
@@ -364,11 +370,11 @@ bool refine_borders(PlanningResult& result, std::vector<PlanOfGraph> eased, cons
 }
 
 bool may_refine(const PlanRequest& request) {
-  return takes_any_plan(request) && !is_large(request, request.training.batch);
+  return takes_any_sharding(request) && !is_large(request, request.training.batch);
 }
 
-void refine(PlanningResult& result, const NearPlans& near, const PlanRequest& request, const CostModel& costs,
-            PlanEvaluator& evaluator, AnswerRecord* record) {
+void refine(PlanningResult& result, const NearPlans& near, ShardingCosts kind, const PlanRequest& request,
+            const CostModel& costs, PlanEvaluator& evaluator, AnswerRecord* record) {
   // One more plan for so many whole programs that were simulated: of a small search the best plan of each choice alone
   // is refined.
   constexpr std::int64_t kMaxPlans = 4, kProgramsOfPlan = 32;
@@ -383,7 +389,7 @@ void refine(PlanningResult& result, const NearPlans& near, const PlanRequest& re
     if (kMinRefinedChoice * near_by.made.plan.predicted.step_time <= result.plan->predicted.step_time)
       plans.push_back({std::move(near_by.made), near_by.programs, near_by.of_choice ? kMinRefinedChoice : kMinRefined});
   if (request.steps != nullptr) request.steps->begin("refine");
-  auto found = refine_shardings(request, plans, costs, evaluator);
+  auto found = refine_shardings(request, plans, kind, costs, evaluator);
   if (request.steps != nullptr)
     request.steps->end(found ? fmt::format("{}, better than {}", human_seconds(found->plan.predicted.step_time),
                                            human_seconds(result.plan->predicted.step_time))
@@ -425,11 +431,13 @@ PlanningResult plan_and_bound(const PlanRequest& asked, const CostModel& costs, 
   }
   AnswerRecord* heard = record ? &*record : nullptr;
   note_stop();
-  refine(result, near, request, costs, evaluator, heard);
+  refine(result, near, ShardingCosts::Likely, request, costs, evaluator, heard);
   note_stop();
   const bool moved = refine_borders(result, std::move(eased), near, request, costs, evaluator, heard);
   note_stop();
-  if (moved) refine(result, {}, request, costs, evaluator, heard);
+  if (moved) refine(result, {}, ShardingCosts::Likely, request, costs, evaluator, heard);
+  if (result.plan && noisy_costs(result.graph) > 0)
+    refine(result, {}, ShardingCosts::Noisy, request, costs, evaluator, heard);
   note_stop();
   choose_forms(result, request, costs, evaluator, heard);
   if (result.plan) set_lower_bounds(result, bound);

@@ -26,7 +26,7 @@ constexpr int kMaxRounds = 4;
 // Stages on logical meshes of three axes take long to solve where the step has more ops: only the best plan's are.
 constexpr std::int64_t kMaxOpsOfThreeAxes = 500;
 // Costs with noise: so many, fewer where the step has more ops, where they find less and take longer.
-constexpr std::int64_t kMaxNoisy = 16;
+constexpr std::int64_t kMaxNoisy = 8;
 constexpr std::int64_t kNoisyOps = 4000;
 constexpr double kNoise = 0.2;
 
@@ -74,8 +74,8 @@ bool has_three_axes(const StagePlan& stage) {
 // One plan. Alternatives are shardings of its stages on their own meshes.
 class Refinement {
  public:
-  Refinement(const PlanRequest& request, PlanOfGraph made, const CostModel& costs, const PlanEvaluator& evaluator,
-             std::shared_ptr<elimination::KnownSteps> eliminations)
+  Refinement(const PlanRequest& request, PlanOfGraph made, ShardingCosts kind, const CostModel& costs,
+             const PlanEvaluator& evaluator, std::shared_ptr<elimination::KnownSteps> eliminations)
       : request_(request),
         costs_(costs),
         evaluator_(evaluator),
@@ -83,7 +83,7 @@ class Refinement {
         layers_(assign_layers(*made.graph, made.plan.layer_starts)),
         structure_(*made.graph, layers_),
         best_(std::move(made)) {
-    find_alternatives();
+    find_alternatives(kind);
   }
   Refinement(const Refinement&) = delete;
 
@@ -138,7 +138,7 @@ class Refinement {
  private:
   enum class Part { All, Ops, Parameters };
 
-  void find_alternatives();
+  void find_alternatives(ShardingCosts kind);
   void solve(const std::vector<std::size_t>& alike, const RulesOnMesh& rules, const Skew& skew);
 
   template <class Each>
@@ -181,7 +181,7 @@ class Refinement {
 };
 
 // Stages on equal meshes are solved together.
-void Refinement::find_alternatives() {
+void Refinement::find_alternatives(ShardingCosts kind) {
   const RulesOnMesh rules = rules_for(request_, *best_.graph, costs_, evaluator_);
   const RulesOnMesh plain = [&rules](const LogicalMesh& mesh) {
     IntraOpRules own = rules(mesh);
@@ -192,7 +192,6 @@ void Refinement::find_alternatives() {
   alternatives_.resize(static_cast<std::size_t>(stages_per_copy(best_.plan)));
   number_of_.resize(alternatives_.size());
   std::vector<bool> known(alternatives_.size(), false);
-  const std::int64_t noisy = std::min(kMaxNoisy, kNoisyOps / std::ssize(best_.graph->ops()));
   for (std::size_t s = 0; s < alternatives_.size(); ++s) {
     if (known[s] || !is_sharded(stages[s])) continue;
     std::vector<std::size_t> alike;
@@ -202,11 +201,14 @@ void Refinement::find_alternatives() {
         alike.push_back(other);
         known[other] = true;
       }
+    if (kind == ShardingCosts::Noisy) {
+      for (std::int64_t seed = 1; seed <= noisy_costs(*best_.graph); ++seed)
+        solve(alike, plain, {.noise = kNoise, .seed = static_cast<std::uint64_t>(seed)});
+      continue;
+    }
     if (evaluator_.hides_communication()) solve(alike, rules, {});
     for (const double collectives : {1.0, 0.5}) solve(alike, plain, {.collectives = collectives});
     if (evaluator_.hides_communication()) solve(alike, plain, {.collectives = 0.25});
-    for (std::int64_t seed = 1; seed <= noisy; ++seed)
-      solve(alike, plain, {.noise = kNoise, .seed = static_cast<std::uint64_t>(seed)});
   }
   for (const auto& of_stage : number_of_) costs_tried_ = std::max(costs_tried_, of_stage.size());
 }
@@ -345,8 +347,11 @@ RefinedPlan Refinement::result() const {
 
 }  // namespace
 
+std::int64_t noisy_costs(const Graph& graph) { return std::min(kMaxNoisy, kNoisyOps / std::ssize(graph.ops())); }
+
 std::optional<RefinedPlan> refine_shardings(const PlanRequest& request, const std::vector<PlanToRefine>& plans,
-                                            const CostModel& costs, const PlanEvaluator& evaluator) {
+                                            ShardingCosts kind, const CostModel& costs,
+                                            const PlanEvaluator& evaluator) {
   if (is_large(request, request.training.batch)) return std::nullopt;
   const auto eliminations = std::make_shared<elimination::KnownSteps>();
   struct Refined {
@@ -362,6 +367,7 @@ std::optional<RefinedPlan> refine_shardings(const PlanRequest& request, const st
     const auto& [made, simulated, least_share] = plans[of];
     if (of > 0 && same_plans(made.plan, first) && made.plan.layer_starts == first.layer_starts) continue;
     if (std::none_of(made.plan.stages.begin(), made.plan.stages.end(), is_sharded)) continue;
+    if (kind == ShardingCosts::Noisy && noisy_costs(*made.graph) == 0) continue;
     if (of > 0 && std::ssize(made.graph->ops()) > kMaxOpsOfThreeAxes &&
         std::any_of(made.plan.stages.begin(), made.plan.stages.end(), has_three_axes))
       continue;
@@ -372,7 +378,7 @@ std::optional<RefinedPlan> refine_shardings(const PlanRequest& request, const st
   if (all.empty()) return std::nullopt;
   for_each_index(all.size(), request.threads, [&](std::size_t i) {
     Refined& refined = all[i];
-    refined.plan = std::make_unique<Refinement>(request, plans[refined.of].made, costs, evaluator, eliminations);
+    refined.plan = std::make_unique<Refinement>(request, plans[refined.of].made, kind, costs, evaluator, eliminations);
     refined.plan->improve_stages(refined.budget);
   });
   std::stable_sort(all.begin(), all.end(), [](const Refined& a, const Refined& b) { return a.step() < b.step(); });

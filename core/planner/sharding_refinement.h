@@ -28,13 +28,19 @@ struct RefinedPlan {
   std::int64_t simulations = 0;
 };
 
+// The costs by which stages are sharded anew: as they are and with collectives that take a part of their time; or with
+// noise, several times over, which finds shardings that cost a little more.
+enum class ShardingCosts { Likely, Noisy };
+// How many of the latter: fewer for larger models, in the end none.
+[[nodiscard]] std::int64_t noisy_costs(const Graph& graph);
+
 // The fastest that is made of one of these plans: first other shardings of all stages and of one stage, of each plan,
 // then of those that may be refined to less than the best of them all parts of it. The number of simulations of each is
 // limited, also by how many its search made before. nullopt: nothing that fits is faster than the first plan, or
 // programs of the request may be large (is_large of point.h). REQUIRES: check_plan finds nothing; the plans are of the
 // request.
 [[nodiscard]] std::optional<RefinedPlan> refine_shardings(const PlanRequest& request,
-                                                          const std::vector<PlanToRefine>& plans,
+                                                          const std::vector<PlanToRefine>& plans, ShardingCosts kind,
                                                           const CostModel& costs, const PlanEvaluator& evaluator);
 
 }  // namespace meshwright

@@ -12,7 +12,7 @@ With --open, published models of up to a few billion parameters with everything 
 With --seed program, the seed is drawn from the program's bytes: another for each change of it. The seed is printed.
 With --wider, N requests with one option left open instead (auto): the open one is never worse than any value of it.
 With --worse, N requests on a cluster and on worse ones (slower links or devices, less memory, fewer hosts): a plan takes no longer on the better cluster.
-With --strict, the search is held to it, too: no plan of a worse cluster beats the better's own, on either.
+With --strict, the search is held to it, too: no plan of a worse cluster beats the better's own by more than 0.1 %, on either.
 A request that fails is printed as a command, without the options that have no part in it. Exit code 1 then.
 """
 import argparse
@@ -29,6 +29,7 @@ import tempfile
 
 LIMIT_S = 300  # of processor time
 OK, WRONG, INFEASIBLE = 0, 2, 5
+MISSED = 0.001  # of a step: what a search may overlook
 
 
 def sizes(draw, **choices):
@@ -385,14 +386,14 @@ def check_worse(driver, request, draw, strict):
         compared += 1
         plan = json.loads(pathlib.Path(files["worse"]).read_text(encoding="utf-8"))
         worse = driver.step_of(files["worse"])
-        if strict and worse < better * (1 - 1e-9):
+        if strict and worse < better * (1 - MISSED):
             raise Failure(f"{what}: {worse} s instead of {better} s")
         if what == "fewer hosts":
             continue  # its plan leaves hosts of the better cluster out, which no plan may
         plan["cluster"] = cluster
         pathlib.Path(files["moved"]).write_text(json.dumps(plan), encoding="utf-8")
         moved = driver.step_of(files["moved"])
-        if moved < better * (1 - 1e-9) and strict:
+        if strict and moved < better * (1 - MISSED):
             raise Failure(f"{what}: the plan for the worse cluster takes {moved} s on the better one, whose own takes {better} s")
         if moved > worse * (1 + 1e-9):
             raise Failure(f"{what}: one plan takes {moved} s on the better cluster, and {worse} s on the worse")

@@ -209,8 +209,7 @@ TEST(BorderSearch, EvensOutRanksOfSeveralStages) {
   EXPECT_EQ(of_rank_1, 9);
 }
 
-// Of ten pieces of 1 us, 8 and 2 on two ranks, with 8 micro-batches: 5 and 5 take 9 / 16 of what all pieces take, 8 and
-// 2 at least 8 / 10 + 1 / 8.
+// Of the borders that are faster than 8 and 2 of ten pieces, only those that are faster than the second best.
 TEST(BorderSearch, FindsWhatIsWantedAlone) {
   const Cluster cluster = find_cluster("cpu:2");
   const auto costs = make_analytic_cost_model(cluster);
