@@ -29,6 +29,7 @@ constexpr std::int64_t kMaxOpsOfThreeAxes = 500;
 constexpr std::int64_t kMaxNoisy = 8;
 constexpr std::int64_t kNoisyOps = 4000;
 constexpr double kNoise = 0.2;
+constexpr std::int64_t kMaxNoisyTrials = 100;  // as kMaxTrials
 
 // What a stage's ops and parameters are split as.
 struct Sharding {
@@ -371,8 +372,9 @@ std::optional<RefinedPlan> refine_shardings(const PlanRequest& request, const st
     if (of > 0 && std::ssize(made.graph->ops()) > kMaxOpsOfThreeAxes &&
         std::any_of(made.plan.stages.begin(), made.plan.stages.end(), has_three_axes))
       continue;
-    const std::int64_t budget =
-        std::min(kMaxTrials / (1 + std::ssize(made.graph->ops()) / kOpsOfTrial), kFewTrials + 2 * simulated);
+    const std::int64_t budget = std::min((kind == ShardingCosts::Noisy ? kMaxNoisyTrials : kMaxTrials) /
+                                             (1 + std::ssize(made.graph->ops()) / kOpsOfTrial),
+                                         kFewTrials + 2 * simulated);
     all.push_back({of, budget, least_share, nullptr});
   }
   if (all.empty()) return std::nullopt;
