@@ -63,6 +63,17 @@ TEST(ClusterLayers, BreaksTiesByEvenFlops) {
   EXPECT_EQ(cluster_layers(input), (std::vector<int>{0, 4}));
 }
 
+// Ops without any work count alike: eight of them in two layers are four and four, in three 2 or 3 each.
+TEST(ClusterLayers, CutsOpsWithoutWorkEvenly) {
+  LayerClusteringInput input{std::vector<Flops>(8, Flops(0)), {}, 2, 1.0};
+  for (int op = 0; op < 7; ++op) input.uses.push_back({op, {op + 1}, Bytes(1)});
+  EXPECT_EQ(cluster_layers(input), (std::vector<int>{0, 4}));
+  input.layers = 3;
+  const auto three = cluster_layers(input);
+  ASSERT_TRUE(three.has_value());
+  for (const int ops : {(*three)[1], (*three)[2] - (*three)[1], 8 - (*three)[2]}) EXPECT_TRUE(ops == 2 || ops == 3);
+}
+
 TEST(ClusterLayers, LeavesThreeHeavyOpsToEveryLayerWhereThereAreEnough) {
   // 6 heavy ops, 2 layers: at least 3 each, however cheap the other cuts are.
   LayerClusteringInput input{std::vector<Flops>(6, Flops(1)), {{2, {3}, Bytes(100)}}, 2, 10.0};

@@ -117,6 +117,20 @@ TEST(PhysicalCosts, OneProductOfThreeIsNoSlowerThanThree) {
   EXPECT_EQ(*together, model->compute(product(2048, 2560, 4096)).time);
 }
 
+// Products of as many rows for another number of batches, or of other rows, cannot be computed as one.
+TEST(PhysicalCosts, ProductsOfOtherRowsAreNotOne) {
+  const auto model = model_with(plain());
+  const OpWork of = product(2048, 256, 4096), longer = product(4096, 256, 4096);
+  OpWork batched = of;
+  batched.signature = "contract bf16 [e=2,a=2048,b=4096][e,b,c=256]->[e,a,c]";
+  for (const bool summed : {false, true}) {
+    EXPECT_TRUE(model->as_one_product({&of, &of}, summed).has_value());
+    EXPECT_TRUE(model->as_one_product({&batched, &batched}, summed).has_value());
+    EXPECT_FALSE(model->as_one_product({&of, &longer}, summed).has_value());
+    EXPECT_FALSE(model->as_one_product({&of, &batched}, summed).has_value());
+  }
+}
+
 TEST(PhysicalCosts, ExchangesHaveAFactorOfTheirOwn) {
   SoftwareProfile software = plain();
   software.collective_factor = 0.5;
