@@ -17,7 +17,7 @@ struct Skew {
   std::uint64_t seed = 0;    // of the noise
 };
 
-// Of the kind of hosts that `costs` is of, and for plans whose communication nobody hides.
+// They are those of one kind of hosts, and of plans whose communication nobody hides.
 class SkewedCosts final : public CostModel {
  public:
   // REQUIRES: `costs` outlives this.

@@ -209,7 +209,7 @@ TEST(BorderSearch, EvensOutRanksOfSeveralStages) {
   EXPECT_EQ(of_rank_1, 9);
 }
 
-// Of the borders that are faster than 8 and 2 of ten pieces, only those that are faster than the second best.
+// Ten pieces lie 8 and 2 on two ranks: only borders that are faster than the second best are found.
 TEST(BorderSearch, FindsWhatIsWantedAlone) {
   const Cluster cluster = find_cluster("cpu:2");
   const auto costs = make_analytic_cost_model(cluster);
