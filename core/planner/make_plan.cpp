@@ -337,9 +337,10 @@ bool refine_borders(PlanningResult& result, std::vector<PlanOfGraph> eased, cons
   std::vector<PlanOfGraph> plans = {{*result.plan, std::make_shared<const Graph>(result.graph)}};
   for (PlanOfGraph& plan : eased)
     if (plan.plan.predicted.step_time < kEasier * before) plans.push_back(std::move(plan));
-  const std::size_t found = plans.size();  // from here on as the search found them
+  const std::size_t first_near = plans.size();
   for (NearPlans::Near& near_by : near.fastest(kNear, kNear))
-    if (near_by.made.plan.predicted.step_time < kEasier * before) plans.push_back(std::move(near_by.made));
+    if (near_by.made.plan.predicted.step_time < kEasier * before && !same_plans(near_by.made.plan, plans[0].plan))
+      plans.push_back(std::move(near_by.made));
   std::vector<std::optional<PlanWithBorders>> moved(plans.size());
   const auto* form = std::get_if<CrossMesh>(&request.search.cross_mesh);
   for_each_index(plans.size(), request.threads, [&](std::size_t i) {
@@ -358,7 +359,7 @@ bool refine_borders(PlanningResult& result, std::vector<PlanOfGraph> eased, cons
     request.steps->end(step < before ? fmt::format("{}, better than {}", human_seconds(step), human_seconds(before))
                                      : std::string("nothing faster"));
   if (step >= before) return false;
-  const bool is_eased = best > 0 && best < found;
+  const bool is_eased = best > 0 && best < first_near;
   if (record != nullptr && !is_eased) record->shorten(plans[best].plan, step);
   if (is_eased) result.log.how += ", then the same degrees with each op split as is fastest";
   if (moved[best]) result.log.how += ", then borders inside layers";
@@ -381,6 +382,7 @@ void refine(PlanningResult& result, const NearPlans& near, ShardingCosts kind, c
   constexpr std::size_t kMaxChoices = 4;
   constexpr double kNear = 1.02;
   if (!may_refine(request) || !result.plan || result.log.interrupted) return;
+  if (kind == ShardingCosts::Noisy && noisy_costs(result.graph) == 0) return;
   const std::int64_t simulated = result.log.simulations;
   std::vector<PlanToRefine> plans = {
       {{*result.plan, std::make_shared<const Graph>(result.graph)}, simulated, kMinRefined}};
@@ -436,8 +438,7 @@ PlanningResult plan_and_bound(const PlanRequest& asked, const CostModel& costs, 
   const bool moved = refine_borders(result, std::move(eased), near, request, costs, evaluator, heard);
   note_stop();
   if (moved) refine(result, {}, ShardingCosts::Likely, request, costs, evaluator, heard);
-  if (result.plan && noisy_costs(result.graph) > 0)
-    refine(result, {}, ShardingCosts::Noisy, request, costs, evaluator, heard);
+  refine(result, {}, ShardingCosts::Noisy, request, costs, evaluator, heard);
   note_stop();
   choose_forms(result, request, costs, evaluator, heard);
   if (result.plan) set_lower_bounds(result, bound);

@@ -56,15 +56,6 @@ bool same_shardings(const Plan& a, const Plan& b) {
   });
 }
 
-bool same_plans(const Plan& a, const Plan& b) {
-  const auto same_places = [](const StagePlan& x, const StagePlan& y) {
-    return x.devices == y.devices && x.logical_shape == y.logical_shape;
-  };
-  return a.graph_fingerprint == b.graph_fingerprint && a.schedule == b.schedule &&
-         a.training.microbatches == b.training.microbatches && a.stages.size() == b.stages.size() &&
-         std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), same_places) && same_shardings(a, b);
-}
-
 // Stages of one device have nothing to shard.
 bool is_sharded(const StagePlan& stage) { return stage.submesh.devices() > 1; }
 
@@ -348,6 +339,15 @@ RefinedPlan Refinement::result() const {
 
 }  // namespace
 
+bool same_plans(const Plan& a, const Plan& b) {
+  const auto same_places = [](const StagePlan& x, const StagePlan& y) {
+    return x.devices == y.devices && x.logical_shape == y.logical_shape;
+  };
+  return a.graph_fingerprint == b.graph_fingerprint && a.schedule == b.schedule && a.layer_starts == b.layer_starts &&
+         a.training.microbatches == b.training.microbatches && a.stages.size() == b.stages.size() &&
+         std::equal(a.stages.begin(), a.stages.end(), b.stages.begin(), same_places) && same_shardings(a, b);
+}
+
 std::int64_t noisy_costs(const Graph& graph) { return std::min(kMaxNoisy, kNoisyOps / std::ssize(graph.ops())); }
 
 std::optional<RefinedPlan> refine_shardings(const PlanRequest& request, const std::vector<PlanToRefine>& plans,
@@ -366,9 +366,8 @@ std::optional<RefinedPlan> refine_shardings(const PlanRequest& request, const st
   const Plan& first = plans.front().made.plan;
   for (std::size_t of = 0; of < plans.size(); ++of) {
     const auto& [made, simulated, least_share] = plans[of];
-    if (of > 0 && same_plans(made.plan, first) && made.plan.layer_starts == first.layer_starts) continue;
+    if (of > 0 && same_plans(made.plan, first)) continue;
     if (std::none_of(made.plan.stages.begin(), made.plan.stages.end(), is_sharded)) continue;
-    if (kind == ShardingCosts::Noisy && noisy_costs(*made.graph) == 0) continue;
     if (of > 0 && std::ssize(made.graph->ops()) > kMaxOpsOfThreeAxes &&
         std::any_of(made.plan.stages.begin(), made.plan.stages.end(), has_three_axes))
       continue;

@@ -28,6 +28,10 @@ struct RefinedPlan {
   std::int64_t simulations = 0;
 };
 
+// Whether their stages have the same layers, devices and shardings, and run in the same order. REQUIRES: both are of
+// one cluster.
+[[nodiscard]] bool same_plans(const Plan& a, const Plan& b);
+
 // The costs by which stages are sharded anew: as they are and with collectives that take a part of their time; or with
 // noise, several times over, which finds shardings that cost a little more.
 enum class ShardingCosts { Likely, Noisy };

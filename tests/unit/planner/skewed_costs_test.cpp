@@ -34,7 +34,8 @@ TEST(SkewedCosts, WithNoiseAreMoreOrLessByNoMoreThanIsAskedFor) {
   double sum = 0.0;
   std::set<double> seen;
   for (int i = 1; i <= 500; ++i) {
-    const SkewedCosts noisy(*of.costs, {.noise = 0.1, .seed = static_cast<std::uint64_t>(i % 5)});
+    const Skew skew{.noise = 0.1, .seed = static_cast<std::uint64_t>(i % 5)};
+    const SkewedCosts noisy(*of.costs, skew);
     const OpWork work{OpKind::Contract, DType::F32, Flops(2e6 * i), Bytes(1e6), ""};
     const double computing = noisy.compute(work).time / of.costs->compute(work).time;
     const auto gather = [&](const CostModel& costs) {
@@ -47,8 +48,7 @@ TEST(SkewedCosts, WithNoiseAreMoreOrLessByNoMoreThanIsAskedFor) {
       sum += factor;
       seen.insert(factor);
     }
-    EXPECT_EQ(noisy.compute(work).time,
-              SkewedCosts(*of.costs, {.noise = 0.1, .seed = static_cast<std::uint64_t>(i % 5)}).compute(work).time);
+    EXPECT_EQ(noisy.compute(work).time, SkewedCosts(*of.costs, skew).compute(work).time);
   }
   EXPECT_NEAR(sum / 1000, 1.0, 0.01);
   EXPECT_GT(seen.size(), 990u);
