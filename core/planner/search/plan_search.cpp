@@ -14,7 +14,8 @@ namespace {
 
 constexpr int kMaxLayers = 64;
 constexpr std::int64_t kMaxHalves = 1 << 20;  // devices times the square of twice the blocks, for a cut of half blocks
-constexpr int kFewDevices = 16;               // their first plan comes before anyone could ask for it
+constexpr int kFewLayers = 8, kVeryFewDevices = 4;
+constexpr int kFewDevices = 16;  // their first plan comes before anyone could ask for it
 
 // --- cuts into layers ---
 
@@ -33,10 +34,13 @@ class LayerSearch {
   // those of other pipelines need no costs. nullopt: nobody knows, or a refinement may change the order of plans.
   [[nodiscard]] std::optional<Seconds> to_beat();
   [[nodiscard]] bool may_cut_anew() const;
+  [[nodiscard]] int fewest_layers() const;
+  [[nodiscard]] std::vector<int> layer_counts() const;
   [[nodiscard]] std::vector<SearchPoint> other_cuts() const;
   [[nodiscard]] std::optional<SearchPoint> half_blocks() const;
   // The best point with the next smaller and larger numbers of micro-batches, then with other cuts.
   [[nodiscard]] std::vector<SearchPoint> points_around() const;
+  [[nodiscard]] std::vector<SearchPoint> cuts_of_fitting() const;
   void step_around();
   [[nodiscard]] const PlanRequest& request() const { return searched_.request(); }
   [[nodiscard]] const PlanIncumbent& incumbent() const { return std::as_const(searched_).incumbent(); }
@@ -67,6 +71,27 @@ bool LayerSearch::may_cut_anew() const {
   return incumbent().plan() && !request().search.layer_cut.fixes_count() && searches_stages(request());
 }
 
+// Among all schedules some suit any number of layers.
+int LayerSearch::fewest_layers() const {
+  return request().any_schedule() ? 1 : least_layers(request(), request().first_schedule());
+}
+
+// Numbers of layers other than the first's.
+std::vector<int> LayerSearch::layer_counts() const {
+  const int first = searched_.first_layers();
+  std::vector<int> counts{2 * first, first / 2, first / 4};
+  // Of few blocks, each number of layers parts the work among the stages otherwise.
+  const int devices = request().cluster.devices();
+  if (devices > 1 && first <= kFewLayers && is_small(request())) {
+    const int most = 2 * std::max(first, std::min(devices, kFewLayers));
+    for (int count = 2; count <= most; ++count)
+      if (count != first && std::find(counts.begin(), counts.end(), count) == counts.end()) counts.push_back(count);
+  }
+  const int most = std::min(kMaxLayers, static_cast<int>(forward_ops(*incumbent().best()->graph).size()));
+  std::erase_if(counts, [&](int count) { return count < fewest_layers() || count > most; });
+  return counts;
+}
+
 std::vector<SearchPoint> LayerSearch::other_cuts() const {
   const Graph& graph = *incumbent().best()->graph;
   const int first = searched_.first_layers();
@@ -74,17 +99,13 @@ std::vector<SearchPoint> LayerSearch::other_cuts() const {
   at.microbatches = searched_.best().microbatches;
   SearchPoint blocks = at, even_count = at;
   std::vector<SearchPoint> cuts;
-  // Among all schedules some suit any number of layers.
-  const int least = request().any_schedule() ? 1 : least_layers(request(), request().first_schedule());
-  for (const int count : {2 * first, first / 2, first / 4}) {
+  for (const int count : layer_counts()) {
     at.layers = count;
-    if (searched_.covered() == count) continue;
-    if (count >= least && count <= kMaxLayers && count <= static_cast<int>(forward_ops(graph).size()))
-      cuts.push_back(at);
+    if (searched_.covered() != count) cuts.push_back(at);
   }
   blocks.layer_cut.cut = LayerOptions::Cut::Blocks;
   const int block_count = static_cast<int>(block_starts(graph).size());
-  if (block_count >= std::max(2, least) && block_count <= kMaxLayers) cuts.push_back(blocks);
+  if (block_count >= std::max(2, fewest_layers()) && block_count <= kMaxLayers) cuts.push_back(blocks);
   even_count.layers = first;
   even_count.layer_cut.cut = LayerOptions::Cut::EvenCount;
   cuts.push_back(even_count);
@@ -151,22 +172,29 @@ void LayerSearch::step_around() {
   }
 }
 
+// Finer cuts at all numbers of micro-batches of which a program fits; on very few devices all other cuts.
+std::vector<SearchPoint> LayerSearch::cuts_of_fitting() const {
+  const int finer = 2 * searched_.first_layers();
+  std::vector<SearchPoint> cuts;
+  for (const int count : layer_counts()) {
+    if (count != finer && request().cluster.devices() > kVeryFewDevices) continue;
+    for (SearchPoint at : searched_.fitting()) {
+      at.layers = count;
+      at.layer_cut = first_.layer_cut;
+      if (std::find(cuts.begin(), cuts.end(), at) == cuts.end()) cuts.push_back(std::move(at));
+    }
+  }
+  return cuts;
+}
+
 void LayerSearch::search_around() {
   if (!is_auto(request().search.microbatches) || !may_cut_anew() || !is_small(request()) ||
       request().goal.objective != Goal::Objective::StepTime)
     return;
   step_around();
-  // A finer cut may make another number of micro-batches the best from which no single step leads on.
-  const std::vector<SearchPoint> fitting = searched_.fitting();
-  if (fitting.empty()) return;
-  const int layers = 2 * searched_.first_layers();
-  if (layers > std::min(kMaxLayers, static_cast<int>(forward_ops(*incumbent().best()->graph).size()))) return;
-  std::vector<SearchPoint> finer = fitting;
-  for (SearchPoint& at : finer) {
-    at.layers = layers;
-    at.layer_cut = first_.layer_cut;
-  }
-  for (std::vector<SearchPoint>& round : rounds_of(finer)) {
+  // Another cut may make another number of micro-batches the best from which no single step leads on.
+  const std::vector<SearchPoint> others = cuts_of_fitting();
+  for (std::vector<SearchPoint>& round : rounds_of(others)) {
     if (stopped()) return;
     // Those of an earlier round may be known by now.
     std::erase_if(round, [&](const SearchPoint& at) { return searched_.has(at); });

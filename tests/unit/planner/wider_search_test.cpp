@@ -126,21 +126,27 @@ TEST(WiderSearch, OverMicrobatchesIsAsGoodAsEachNumberAlone) {
     });
 }
 
-TEST(WiderSearch, OverLayersIsAsGoodAsTheUsualNumberItsHalfAndItsDouble) {
+TEST(WiderSearch, OverLayersIsAsGoodAsOtherNumbersOfFewBlocks) {
   for_each_request(6, 3, [&](PlanRequest wide) {
     wide.search.layers = Auto{};
     Against against(wide);
     against.bounds_hold_for_each_other = true;
     against.narrower("the usual layers", [&](PlanRequest& narrow) { narrow.search.layers = ModelDefault{}; });
-    PlanRequest usual = wide;
-    usual.search.layers = ModelDefault{};
-    const Planned found = planned(usual);
-    if (!found.plan) return;
-    const int layers = static_cast<int>(found.plan->layer_starts.size());
-    for (const int count : {2 * layers, layers / 2})
-      if (count > 0)
-        against.narrower(fmt::format("{} layers", count), [&](PlanRequest& narrow) { narrow.search.layers = count; });
+    for (const int count : {1, 3, 5, 8})
+      against.narrower(fmt::format("{} layers", count), [&](PlanRequest& narrow) { narrow.search.layers = count; });
   });
+}
+
+// One block of GPT-NeoX on slow threads: the usual layer is one, and four stages need four.
+TEST(WiderSearch, OverLayersCutsOneBlockForEveryDevice) {
+  Against::plans = 0;
+  PlanRequest wide = ask("gpt_neox:layers=1,hidden=32,heads=2,seq=9,vocab=32", "cpu:4", "pipeshard", 8);
+  wide.search.microbatches = std::int64_t{8};
+  wide.search.layers = Auto{};
+  Against against(wide);
+  for (int count = 1; count <= 8; ++count)
+    against.narrower(fmt::format("{} layers", count), [&](PlanRequest& narrow) { narrow.search.layers = count; });
+  EXPECT_EQ(Against::plans, 8);
 }
 
 // On one device there is nothing but its work, so the bound is near the step; and no layers, micro-batches, method or

@@ -205,11 +205,12 @@ TEST(SmallSearch, SaysOfSeveralSchedulesAloneHowTheyWereCompared) {
 }
 
 // Twice, half and a quarter as many layers as where nothing is said, the blocks, and from 17 blocks on half blocks:
-// numbers of layers up to 64, but for half blocks.
+// numbers of layers up to 64, but for half blocks. Up to 8 layers are cut into every number up to twice as many, where
+// there are devices for several stages.
 TEST(LayerSearch, CutsAnewInHalvesDoublesBlocksAndHalfBlocks) {
-  const auto cuts_of = [](int blocks) {
+  const auto cuts_of = [](int blocks, const char* cluster = "cpu:1") {
     Points points;
-    PlanRequest request = ask(fmt::format("mlp:layers={},hidden=2", blocks), "cpu:1", "pipeshard", 2, 1);
+    PlanRequest request = ask(fmt::format("mlp:layers={},hidden=2", blocks), cluster, "pipeshard", 2, 1);
     request.search.layers = Auto{};
     request.record = &points;
     EXPECT_TRUE(planned(request).plan);
@@ -220,6 +221,8 @@ TEST(LayerSearch, CutsAnewInHalvesDoublesBlocksAndHalfBlocks) {
   EXPECT_EQ(cuts_of(3), (std::set<int>{3, 6, 1}));
   EXPECT_EQ(cuts_of(16), (std::set<int>{16, 32, 8, 4}));
   EXPECT_EQ(cuts_of(33), (std::set<int>{11, 22, 5, 2, 33, 66}));
+  EXPECT_EQ(cuts_of(3, "cpu:2"), (std::set<int>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(cuts_of(9, "cpu:2"), (std::set<int>{9, 18, 4, 2}));
 }
 
 // 4 devices and 516 samples are no small request: other cuts are searched at the best number of micro-batches alone.
