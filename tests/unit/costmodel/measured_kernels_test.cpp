@@ -167,6 +167,16 @@ TEST(MeasuredKernels, ALibraryOfHalfAsManyRowsAsTheLargestMaySpeak) {
   EXPECT_NEAR(ratio_with(4), 1.2, 1e-9);
 }
 
+// 10 rows that take 10 % less save more in all than 6 that take 15 % less, but not each.
+TEST(MeasuredKernels, TheFastestLibraryIsTheOneWhoseRowsAreFasterOnAverage) {
+  std::vector<KernelRow> rows;
+  for (int i = 0; i < 10; ++i) {
+    rows.push_back(product_row({1, 1024 + i, 1024, 1024}, 0.9, "usual-1 TN"));
+    if (i < 6) rows.push_back(product_row({1, 1024 + i, 1024, 1024}, 0.85, "fast-2 TN"));
+  }
+  EXPECT_NEAR(ratio(MeasuredKernels(rows), {1, 1024, 1024, 1024}), 0.85, 1e-9);
+}
+
 TEST(MeasuredKernels, OutliersOfSeveralSetsAreInTheOrderOfTheirRows) {
   std::vector<KernelRow> rows;
   for (const char* library : {"later-1", "earlier-1"})

@@ -216,6 +216,18 @@ TEST(ClusterSize, TheFrontHoldsWhatIsNotBeatenInDaysAndPrice) {
   EXPECT_EQ(sizes.chosen, 16);
 }
 
+// Twice the hosts take half as long, for the same price.
+TEST(ClusterSize, OfEqualPricesTheSmallestIsTheCheapestAndTheFastestTheFront) {
+  Machine machine;
+  SizeRequest wanted = with_price(8, 1e9);
+  wanted.max_price.reset();
+  wanted.every_power = true;
+  const SizeSearch sizes = machine.find(wanted);
+  EXPECT_EQ(sizes.cheapest, 1);
+  EXPECT_EQ(sizes.fastest, 8);
+  for (const SizedPlan& sized : sizes.sizes) EXPECT_EQ(sized.front, sized.hosts == 8) << sized.hosts;
+}
+
 TEST(ClusterSize, AStopKeepsWhatWasPlanned) {
   int left = 2;
   const SizePlanner planner{.plan =

@@ -318,6 +318,19 @@ TEST(Objective, OfServingIsMetAsWellAsByAnyPipeline) {
   }
 }
 
+// What is asked for is the least that is enough, not the most that is too little.
+TEST(Objective, ThatAPlanJustMeetsIsMet) {
+  PlanRequest request = ask("mlp:layers=2,hidden=64", "cpu:2", "data", 64, 4);
+  request.search.schedule = ScheduleKind::Inference;
+  const Planned any = planned(request);
+  ASSERT_TRUE(any.plan) << any.reason;
+  const double throughput = 64 / any.plan->predicted.step_time.si();
+  for (const auto& [share, met] : {std::pair(1.0, true), std::pair(1.001, false)}) {
+    request.goal = {.objective = Goal::Objective::Throughput, .min_throughput = share * throughput};
+    EXPECT_EQ(planned(request).plan.has_value(), met) << share;
+  }
+}
+
 // --- branches ---
 
 // The towers side by side: no line of stages over the same table takes less.
