@@ -80,7 +80,7 @@ int LayerSearch::fewest_layers() const {
 std::vector<int> LayerSearch::layer_counts() const {
   const int first = searched_.first_layers();
   std::vector<int> counts{2 * first, first / 2, first / 4};
-  // Of few blocks, each number of layers parts the work among the stages otherwise.
+  // Each number of layers divides few blocks among the stages in its own way.
   const int devices = request().cluster.devices();
   if (devices > 1 && first <= kFewLayers && is_small(request())) {
     const int most = 2 * std::max(first, std::min(devices, kFewLayers));
