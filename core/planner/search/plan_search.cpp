@@ -22,7 +22,8 @@ constexpr int kFewDevices = 16;  // their first plan comes before anyone could a
 class LayerSearch {
  public:
   // REQUIRES: `first` was searched, with one number of micro-batches or several.
-  LayerSearch(SearchedPoints& searched, const SearchPoint& first) : searched_(searched), first_(first) {}
+  LayerSearch(SearchedPoints& searched, const SearchPoint& first)
+      : searched_(searched), first_(first), small_(is_small(searched.request())) {}
 
   // Finer and coarser cuts, at the best number of micro-batches.
   void search_cuts();
@@ -48,6 +49,7 @@ class LayerSearch {
 
   SearchedPoints& searched_;
   const SearchPoint first_;
+  const bool small_;
 };
 
 std::optional<Seconds> LayerSearch::to_beat() {
@@ -82,13 +84,14 @@ std::vector<int> LayerSearch::layer_counts() const {
   std::vector<int> counts{2 * first, first / 2, first / 4};
   // Each number of layers divides few blocks among the stages in its own way.
   const int devices = request().cluster.devices();
-  if (devices > 1 && first <= kFewLayers && is_small(request())) {
+  if (devices > 1 && first <= kFewLayers && small_) {
     const int most = 2 * std::max(first, std::min(devices, kFewLayers));
     for (int count = 2; count <= most; ++count)
       if (count != first && std::find(counts.begin(), counts.end(), count) == counts.end()) counts.push_back(count);
   }
+  const int least = fewest_layers();
   const int most = std::min(kMaxLayers, static_cast<int>(forward_ops(*incumbent().best()->graph).size()));
-  std::erase_if(counts, [&](int count) { return count < fewest_layers() || count > most; });
+  std::erase_if(counts, [&](int count) { return count < least || count > most; });
   return counts;
 }
 
@@ -188,13 +191,12 @@ std::vector<SearchPoint> LayerSearch::cuts_of_fitting() const {
 }
 
 void LayerSearch::search_around() {
-  if (!is_auto(request().search.microbatches) || !may_cut_anew() || !is_small(request()) ||
+  if (!is_auto(request().search.microbatches) || !may_cut_anew() || !small_ ||
       request().goal.objective != Goal::Objective::StepTime)
     return;
   step_around();
   // Another cut may make another number of micro-batches the best from which no single step leads on.
-  const std::vector<SearchPoint> others = cuts_of_fitting();
-  for (std::vector<SearchPoint>& round : rounds_of(others)) {
+  for (std::vector<SearchPoint>& round : rounds_of(cuts_of_fitting())) {
     if (stopped()) return;
     // Those of an earlier round may be known by now.
     std::erase_if(round, [&](const SearchPoint& at) { return searched_.has(at); });
