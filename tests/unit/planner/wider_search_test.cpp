@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <set>
 
 #include "core/base/text.h"
 #include "tests/draw.h"
@@ -126,13 +127,20 @@ TEST(WiderSearch, OverMicrobatchesIsAsGoodAsEachNumberAlone) {
     });
 }
 
-TEST(WiderSearch, OverLayersIsAsGoodAsOtherNumbersOfFewBlocks) {
+TEST(WiderSearch, OverLayersIsAsGoodAsTheUsualNumberItsHalfItsDoubleAndOthers) {
   for_each_request(6, 3, [&](PlanRequest wide) {
     wide.search.layers = Auto{};
     Against against(wide);
     against.bounds_hold_for_each_other = true;
     against.narrower("the usual layers", [&](PlanRequest& narrow) { narrow.search.layers = ModelDefault{}; });
-    for (const int count : {1, 3, 5, 8})
+    PlanRequest usual = wide;
+    usual.search.layers = ModelDefault{};
+    const Planned found = planned(usual);
+    if (!found.plan) return;
+    const int layers = static_cast<int>(found.plan->layer_starts.size());
+    std::set<int> counts{1, 3, 5, 8, 2 * layers, layers / 2};
+    counts.erase(0);
+    for (const int count : counts)
       against.narrower(fmt::format("{} layers", count), [&](PlanRequest& narrow) { narrow.search.layers = count; });
   });
 }
