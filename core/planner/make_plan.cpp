@@ -94,12 +94,24 @@ PlanningResult better_of(PlanningResult result, PlanningResult one_stage) {
   return result;
 }
 
+// What a bound within layers holds for.
+struct LayersAndMicrobatches {
+  std::vector<int> layer_starts;
+  std::int64_t microbatches = 0;
+  bool operator==(const LayersAndMicrobatches&) const = default;
+};
+
+LayersAndMicrobatches layers_and_microbatches(const Plan& plan) {
+  return {plan.layer_starts, plan.training.microbatches};
+}
+
 // The bound that holds whatever the layers takes the place of the search's own, which holds within the plan's.
 void set_lower_bounds(PlanningResult& result, Seconds bound) {
   const auto set = [&](Plan& plan) { plan.predicted.lower_bound = std::min(plan.predicted.step_time, bound); };
   if (result.plan) {
     set(*result.plan);
-    result.lower_bound_within_layers = std::max(result.lower_bound_within_layers, result.plan->predicted.lower_bound);
+    result.lower_bound_within_layers = std::clamp(result.lower_bound_within_layers, result.plan->predicted.lower_bound,
+                                                  result.plan->predicted.step_time);
   }
   for (FrontPoint& point : result.front) set(point.plan);
 }
@@ -325,11 +337,18 @@ void choose_forms(PlanningResult& result, const PlanRequest& request, const Cost
   result.lower_bound_within_layers = std::min(result.lower_bound_within_layers, step);
 }
 
+// Refining shardings may make a plan this near the best one faster than it.
+constexpr double kNearRefined = 1.02;
+
+bool may_refine(const PlanRequest& request) {
+  return takes_any_sharding(request) && !is_large(request, request.training.batch);
+}
+
 // The fastest of the plan that was found, the eased ones and those near it, with borders moved inside layers. Whether
-// it is another one.
+// it is another one. `with_borders`: all that were moved and come near it.
 bool refine_borders(PlanningResult& result, std::vector<PlanOfGraph> eased, const NearPlans& near,
-                    const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator,
-                    AnswerRecord* record) {
+                    const PlanRequest& request, const CostModel& costs, PlanEvaluator& evaluator, AnswerRecord* record,
+                    NearPlans& with_borders) {
   constexpr NearPlans::Limit kNear = {4, kEasier};
   if (!may_move_borders(request) || !result.plan || result.log.interrupted) return false;
   if (request.steps != nullptr) request.steps->begin("borders");
@@ -338,21 +357,26 @@ bool refine_borders(PlanningResult& result, std::vector<PlanOfGraph> eased, cons
   for (PlanOfGraph& plan : eased)
     if (plan.plan.predicted.step_time < kEasier * before) plans.push_back(std::move(plan));
   const std::size_t first_near = plans.size();
-  for (NearPlans::Near& near_by : near.fastest(kNear, kNear))
+  const auto has_borders = [](const Plan& plan) { return plan.stages.size() > 1; };
+  for (NearPlans::Near& near_by : near.fastest(kNear, kNear, has_borders))
     if (near_by.made.plan.predicted.step_time < kEasier * before && !same_plans(near_by.made.plan, plans[0].plan))
       plans.push_back(std::move(near_by.made));
   std::vector<std::optional<PlanWithBorders>> moved(plans.size());
   const auto* form = std::get_if<CrossMesh>(&request.search.cross_mesh);
+  const Seconds to_beat = may_refine(request) ? kNearRefined * before : before;
   for_each_index(plans.size(), request.threads, [&](std::size_t i) {
     if (!request.stop || !request.stop())
       moved[i] = move_borders(plans[i], form != nullptr ? std::optional(*form) : std::nullopt,
-                              std::min(before, plans[i].plan.predicted.step_time), costs, evaluator);
+                              std::min(to_beat, plans[i].plan.predicted.step_time), costs, evaluator);
   });
   std::size_t best = 0;
   const auto step_of = [&](std::size_t i) { return (moved[i] ? moved[i]->plan : plans[i].plan).predicted.step_time; };
   for (std::size_t i = 0; i < plans.size(); ++i) {
     if (step_of(i) < step_of(best)) best = i;
-    if (moved[i]) result.log.simulations += moved[i]->simulations;
+    if (!moved[i]) continue;
+    result.log.simulations += moved[i]->simulations;
+    with_borders.add(moved[i]->plan, plans[i].graph);
+    if (record != nullptr) record->add(considered_of(moved[i]->plan, *plans[i].graph));
   }
   const Seconds step = step_of(best);
   if (request.steps != nullptr)
@@ -360,18 +384,12 @@ bool refine_borders(PlanningResult& result, std::vector<PlanOfGraph> eased, cons
                                      : std::string("nothing faster"));
   if (step >= before) return false;
   const bool is_eased = best > 0 && best < first_near;
-  if (record != nullptr && !is_eased) record->shorten(plans[best].plan, step);
   if (is_eased) result.log.how += ", then the same degrees with each op split as is fastest";
   if (moved[best]) result.log.how += ", then borders inside layers";
   result.plan = moved[best] ? std::move(moved[best]->plan) : plans[best].plan;
   result.graph = *plans[best].graph;
-  if (record != nullptr && is_eased) record->add(considered_of(*result.plan, result.graph));
-  result.lower_bound_within_layers = best > 0 ? Seconds(0.0) : std::min(result.lower_bound_within_layers, step);
+  if (record != nullptr && is_eased && !moved[best]) record->add(considered_of(*result.plan, result.graph));
   return true;
-}
-
-bool may_refine(const PlanRequest& request) {
-  return takes_any_sharding(request) && !is_large(request, request.training.batch);
 }
 
 void refine(PlanningResult& result, const NearPlans& near, ShardingCosts kind, const PlanRequest& request,
@@ -380,14 +398,13 @@ void refine(PlanningResult& result, const NearPlans& near, ShardingCosts kind, c
   // is refined.
   constexpr std::int64_t kMaxPlans = 4, kProgramsOfPlan = 32;
   constexpr std::size_t kMaxChoices = 4;
-  constexpr double kNear = 1.02;
   if (!may_refine(request) || !result.plan || result.log.interrupted) return;
   if (kind == ShardingCosts::Noisy && noisy_costs(result.graph) == 0) return;
   const std::int64_t simulated = result.log.simulations;
   std::vector<PlanToRefine> plans = {
       {{*result.plan, std::make_shared<const Graph>(result.graph)}, simulated, kMinRefined}};
   const auto others = static_cast<std::size_t>(std::min(kMaxPlans, simulated / kProgramsOfPlan));
-  for (NearPlans::Near& near_by : near.fastest({others, kNear}, {kMaxChoices, 1.0 / kMinRefinedChoice}))
+  for (NearPlans::Near& near_by : near.fastest({others, kNearRefined}, {kMaxChoices, 1.0 / kMinRefinedChoice}))
     if (kMinRefinedChoice * near_by.made.plan.predicted.step_time <= result.plan->predicted.step_time)
       plans.push_back({std::move(near_by.made), near_by.programs, near_by.of_choice ? kMinRefinedChoice : kMinRefined});
   if (request.steps != nullptr) request.steps->begin("refine");
@@ -401,8 +418,6 @@ void refine(PlanningResult& result, const NearPlans& near, ShardingCosts kind, c
   result.log.simulations += found->simulations;
   result.plan = std::move(found->plan);
   result.graph = *found->graph;
-  const Seconds step = result.plan->predicted.step_time;
-  result.lower_bound_within_layers = std::min(result.lower_bound_within_layers, step);
   if (!request.goal.front) return;
   result.front.push_back({*result.plan, used_devices(*result.plan)});
   result.front = front_of(std::move(result.front));
@@ -433,15 +448,20 @@ PlanningResult plan_and_bound(const PlanRequest& asked, const CostModel& costs, 
   }
   AnswerRecord* heard = record ? &*record : nullptr;
   note_stop();
+  const auto searched = result.plan ? std::optional(layers_and_microbatches(*result.plan)) : std::nullopt;
   refine(result, near, ShardingCosts::Likely, request, costs, evaluator, heard);
   note_stop();
-  const bool moved = refine_borders(result, std::move(eased), near, request, costs, evaluator, heard);
+  NearPlans with_borders;
+  const bool moved = refine_borders(result, std::move(eased), near, request, costs, evaluator, heard, with_borders);
   note_stop();
-  if (moved) refine(result, {}, ShardingCosts::Likely, request, costs, evaluator, heard);
+  if (moved || !with_borders.empty())
+    refine(result, with_borders, ShardingCosts::Likely, request, costs, evaluator, heard);
   refine(result, {}, ShardingCosts::Noisy, request, costs, evaluator, heard);
   note_stop();
   choose_forms(result, request, costs, evaluator, heard);
-  if (result.plan) set_lower_bounds(result, bound);
+  if (!result.plan) return result;
+  if (layers_and_microbatches(*result.plan) != searched) result.lower_bound_within_layers = Seconds(0.0);
+  set_lower_bounds(result, bound);
   return result;
 }
 

@@ -57,10 +57,12 @@ void NearPlans::join(NearPlans others) {
   }
 }
 
-std::vector<NearPlans::Near> NearPlans::fastest(const Limit& all, const Limit& choices) const {
+std::vector<NearPlans::Near> NearPlans::fastest(const Limit& all, const Limit& choices,
+                                                const std::function<bool(const Plan&)>& suits) const {
   const auto step = [](const Known* of) { return of->made.plan.predicted.step_time; };
   std::vector<const Known*> order;
-  for (const auto& [key, known] : known_) order.push_back(&known);
+  for (const auto& [key, known] : known_)
+    if (!suits || suits(known.made.plan)) order.push_back(&known);
   std::sort(order.begin(), order.end(), [&](const Known* a, const Known* b) {
     return std::pair(step(a), a->number) < std::pair(step(b), b->number);
   });

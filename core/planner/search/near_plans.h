@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -39,9 +40,11 @@ class NearPlans {
   void add(const Plan& plan, const std::shared_ptr<const Graph>& graph);
   // Those that were added to others, as if they had been added here.
   void join(NearPlans others);
+  [[nodiscard]] bool empty() const { return known_.empty(); }
   // The fastest first, of equal ones the first that was added: those within `all`, and of every choice the fastest
-  // within `choices`.
-  [[nodiscard]] std::vector<Near> fastest(const Limit& all, const Limit& choices) const;
+  // within `choices`. `suits`: only plans of which it is true count; empty: all.
+  [[nodiscard]] std::vector<Near> fastest(const Limit& all, const Limit& choices,
+                                          const std::function<bool(const Plan&)>& suits = {}) const;
 
  private:
   struct Known {

@@ -171,6 +171,21 @@ TEST(NearPlans, HaveTheFastestOfEveryChoiceThatCouldHaveBeenMade) {
   EXPECT_EQ(found_of(near, {2, 1.02}, {2, 1.10}), (Found{{0.90, 2}, {0.91, 2}, {0.95, 2}}));
 }
 
+// Borders are those of plans with two stages, whatever plans of one stage are faster.
+TEST(NearPlans, CountThoseAloneThatSuit) {
+  NearPlans near;
+  EXPECT_TRUE(near.empty());
+  for (const Plan& of :
+       {plan_of(1, "a", 0.90), plan_of(1, "a", 0.91, 4), plan_of(2, "a", 0.92), plan_of(2, "a", 0.93, 4)})
+    near.add(of, nullptr);
+  EXPECT_FALSE(near.empty());
+  const auto has_borders = [](const Plan& plan) { return plan.stages.size() > 1; };
+  std::vector<double> steps;
+  for (const NearPlans::Near& of : near.fastest({1, 1.02}, {2, 1.02}, has_borders))
+    steps.push_back(of.made.plan.predicted.step_time.si());
+  EXPECT_EQ(steps, (std::vector<double>{0.92, 0.93}));
+}
+
 // Only a request that leaves the recomputation of layers open has mixtures, whatever their number: they leave room for
 // the plan that recomputes nothing.
 TEST(NearPlans, TakeMixturesOfRecomputationForOneChoice) {

@@ -32,23 +32,43 @@ std::vector<std::string> lines_of(const ConsideredPlans& considered) {
   return lines;
 }
 
+void expect_begins_with_answer(const Searched& searched) {
+  const ConsideredPlan* chosen = searched.considered.chosen();
+  ASSERT_NE(chosen, nullptr);
+  const Plan& plan = *searched.result.plan;
+  EXPECT_EQ(searched.considered.ranked().front(), chosen);
+  EXPECT_EQ(chosen->simulated, plan.predicted.step_time);
+  EXPECT_EQ(chosen->layer_starts, plan.layer_starts);
+  ASSERT_EQ(chosen->stages.size(), plan.stages.size());
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const StagePlace& place = chosen->stages[s].name.place;
+    EXPECT_EQ(place.first, plan.stages[s].first_layer);
+    EXPECT_EQ(place.last, plan.stages[s].last_layer);
+    EXPECT_EQ(place.submesh, plan.stages[s].submesh);
+    EXPECT_EQ(place.shape, plan.stages[s].logical_shape);
+  }
+}
+
 TEST(ConsideredPlans, BeginWithTheAnswer) {
   for (const char* method : {"pipeshard", "data", "shard", "megatron:tp=2,pp=2"}) {
-    const auto searched = search(ask(kModel, "cpu:4", method));
-    const ConsideredPlan* chosen = searched->considered.chosen();
-    ASSERT_NE(chosen, nullptr) << method;
-    const Plan& plan = *searched->result.plan;
-    EXPECT_EQ(searched->considered.ranked().front(), chosen);
-    EXPECT_EQ(chosen->simulated, plan.predicted.step_time) << method;
-    EXPECT_EQ(chosen->layer_starts, plan.layer_starts);
-    ASSERT_EQ(chosen->stages.size(), plan.stages.size());
-    for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-      const StagePlace& place = chosen->stages[s].name.place;
-      EXPECT_EQ(place.first, plan.stages[s].first_layer);
-      EXPECT_EQ(place.last, plan.stages[s].last_layer);
-      EXPECT_EQ(place.submesh, plan.stages[s].submesh);
-      EXPECT_EQ(place.shape, plan.stages[s].logical_shape);
-    }
+    SCOPED_TRACE(method);
+    expect_begins_with_answer(*search(ask(kModel, "cpu:4", method)));
+  }
+}
+
+// The model is cut into two layers; the answer's first stage ends inside of one, and its ops are then split anew.
+TEST(ConsideredPlans, BeginWithAnAnswerWhoseBorderIsInsideALayer) {
+  for (const bool any_submesh : {false, true}) {
+    PlanRequest request = ask("gpt:layers=2,hidden=32,heads=2,seq=9,vocab=32", "cpu:4", "pipeshard", 1, 1);
+    request.training.dtype = DType::F32;
+    request.search.recompute = Recompute::Selective;
+    if (!any_submesh) request.search.submeshes = std::vector<Submesh>{{1, 1}, {1, 2}};
+    const auto searched = search(request);
+    const PlanningResult& result = searched->result;
+    ASSERT_EQ(result.plan->layer_starts.size(), 3u) << any_submesh;
+    expect_begins_with_answer(*searched);
+    // The bound of two layers is none of three, and that of all layers is left.
+    EXPECT_EQ(result.lower_bound_within_layers, result.plan->predicted.lower_bound) << any_submesh;
   }
 }
 
