@@ -307,18 +307,21 @@ def check_wider(driver, request, draw):
     """One option left open against each value of it."""
     name = draw.choice(sorted(WIDER))
     others = [(n, v) for n, v in request.options if n not in (name, "--for", "--method", "--objective", "--pareto", "--schedule")]
+    if name == "--recompute":  # these say what else is recomputed where nothing is
+        others = [(n, v) for n, v in others if n not in ("--recompute-modules", "--recompute-layers")]
     wide = others + ([(name, OPEN[name])] if name in OPEN else [])
     if name in ("--method", "--for"):
         # What a method or framework does, the search can do where everything is left to it.
         wide = [(n, v) for n, v in others if n not in OPEN and n not in ("--software", "--matmul-dtype", "--states", "--attention", "--token-dispatch", "--loss-chunks", "--layer-cut", "--layers", "--logical-mesh", "--batch-axis", "--recompute-layers", "--recompute-modules")]
         others = list(wide)
         wide += list(OPEN.items())
-    code, text, _ = driver.planned(request, wide, "--json", "--threads", "1")
+    best_file, found_file = (str(driver.folder / name) for name in ("open.json", "one.json"))
+    code, text, _ = driver.planned(request, wide, "--json", "--threads", "1", "-o", best_file)
     best = json.loads(text) if code == OK else None
     compared = 0
     for value in WIDER[name]:
         one = others + [(name, value)] + ([("--no-free-plan", None)] if name == "--for" else [])
-        code, text, _ = driver.planned(request, one, "--json", "--threads", "1")
+        code, text, _ = driver.planned(request, one, "--json", "--threads", "1", "-o", found_file)
         if code != OK:
             continue
         found = json.loads(text)
@@ -329,7 +332,16 @@ def check_wider(driver, request, draw):
             raise Failure(f"{name} {value} takes {found['step_time_s']} s, and {' '.join(words(wide))} {best['step_time_s']} s")
         if best["lower_bound_s"] > found["step_time_s"] * (1 + 1e-9) and name != "--for":
             raise Failure(f"{name} {value} takes {found['step_time_s']} s, below the bound {best['lower_bound_s']} s of {' '.join(words(wide))}")
+        within = best["lower_bound_within_layers_s"]
+        if within > found["step_time_s"] * (1 + 1e-9) and name != "--for" and cut_of(best_file) == cut_of(found_file):
+            raise Failure(f"{name} {value} takes {found['step_time_s']} s, below the bound within its layers of {within} s of {' '.join(words(wide))}")
     return compared
+
+
+def cut_of(plan):
+    """What a bound within layers holds for."""
+    made = json.loads(pathlib.Path(plan).read_text(encoding="utf-8"))
+    return made["layer_starts"], made["training"]["microbatches"]
 
 
 def scaled(cluster, path, factor):

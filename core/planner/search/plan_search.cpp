@@ -36,6 +36,7 @@ class LayerSearch {
   [[nodiscard]] std::optional<Seconds> to_beat();
   [[nodiscard]] bool may_cut_anew() const;
   [[nodiscard]] int fewest_layers() const;
+  [[nodiscard]] int most_layers() const;
   [[nodiscard]] std::vector<int> layer_counts() const;
   [[nodiscard]] std::vector<SearchPoint> other_cuts() const;
   [[nodiscard]] std::optional<SearchPoint> half_blocks() const;
@@ -78,6 +79,12 @@ int LayerSearch::fewest_layers() const {
   return request().any_schedule() ? 1 : least_layers(request(), request().first_schedule());
 }
 
+int LayerSearch::most_layers() const {
+  const Graph& graph = *incumbent().best()->graph;
+  const bool whole_blocks = first_.layer_cut.cut == LayerOptions::Cut::Uniform;
+  return static_cast<int>(whole_blocks ? block_starts(graph).size() : forward_ops(graph).size());
+}
+
 // Numbers of layers other than the first's.
 std::vector<int> LayerSearch::layer_counts() const {
   const int first = searched_.first_layers();
@@ -90,7 +97,7 @@ std::vector<int> LayerSearch::layer_counts() const {
       if (count != first && std::find(counts.begin(), counts.end(), count) == counts.end()) counts.push_back(count);
   }
   const int least = fewest_layers();
-  const int most = std::min(kMaxLayers, static_cast<int>(forward_ops(*incumbent().best()->graph).size()));
+  const int most = std::min(kMaxLayers, most_layers());
   std::erase_if(counts, [&](int count) { return count < least || count > most; });
   return counts;
 }
@@ -106,6 +113,8 @@ std::vector<SearchPoint> LayerSearch::other_cuts() const {
     at.layers = count;
     if (searched_.covered() != count) cuts.push_back(at);
   }
+  // What layers balance may be given.
+  if (first_.layer_cut.cut != LayerOptions::Cut::Default) return cuts;
   blocks.layer_cut.cut = LayerOptions::Cut::Blocks;
   const int block_count = static_cast<int>(block_starts(graph).size());
   if (block_count >= std::max(2, fewest_layers()) && block_count <= kMaxLayers) cuts.push_back(blocks);
@@ -119,8 +128,7 @@ std::vector<SearchPoint> LayerSearch::other_cuts() const {
 std::optional<SearchPoint> LayerSearch::half_blocks() const {
   const Graph& graph = *incumbent().best()->graph;
   const std::int64_t halves = 2 * std::ssize(block_starts(graph));
-  if (halves <= kMaxLayers / 2 || request().cluster.devices() * halves * halves > kMaxHalves ||
-      halves > std::ssize(forward_ops(graph)))
+  if (halves <= kMaxLayers / 2 || request().cluster.devices() * halves * halves > kMaxHalves || halves > most_layers())
     return std::nullopt;
   SearchPoint at = first_;
   at.microbatches = searched_.best().microbatches;

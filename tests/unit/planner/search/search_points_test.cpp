@@ -154,7 +154,7 @@ using Numbers = std::vector<std::int64_t>;
 struct Points : SearchRecord {
   std::set<std::pair<int, std::int64_t>> found, fitting;
   void add(ConsideredPlan of) override {
-    if (of.layer_starts.empty()) return;
+    if (of.layer_starts.empty() || !of.estimated) return;  // borders that were moved are no cut that was searched
     const std::pair point(static_cast<int>(of.layer_starts.size()), of.microbatches);
     found.insert(point);
     if (of.fate == ConsideredPlan::Fate::Fits) fitting.insert(point);
@@ -204,25 +204,38 @@ TEST(SmallSearch, SaysOfSeveralSchedulesAloneHowTheyWereCompared) {
   EXPECT_TRUE(says());
 }
 
+// The numbers of layers that are searched.
+std::set<int> cuts_of(int blocks, const char* cluster = "cpu:1", LayerOptions::Cut cut = LayerOptions::Cut::Default) {
+  Points points;
+  PlanRequest request = ask(fmt::format("mlp:layers={},hidden=2", blocks), cluster, "pipeshard", 2, 1);
+  request.search.layers = Auto{};
+  request.search.layer_cut.cut = cut;
+  request.record = &points;
+  EXPECT_TRUE(planned(request).plan);
+  std::set<int> cuts;
+  for (const auto& [layers, number] : points.found) cuts.insert(layers);
+  return cuts;
+}
+
 // Twice, half and a quarter as many layers as where nothing is said, the blocks, and from 17 blocks on half blocks:
 // numbers of layers up to 64, but for half blocks. Up to 8 layers are cut into every number up to twice as many, where
 // there are devices for several stages.
 TEST(LayerSearch, CutsAnewInHalvesDoublesBlocksAndHalfBlocks) {
-  const auto cuts_of = [](int blocks, const char* cluster = "cpu:1") {
-    Points points;
-    PlanRequest request = ask(fmt::format("mlp:layers={},hidden=2", blocks), cluster, "pipeshard", 2, 1);
-    request.search.layers = Auto{};
-    request.record = &points;
-    EXPECT_TRUE(planned(request).plan);
-    std::set<int> cuts;
-    for (const auto& [layers, number] : points.found) cuts.insert(layers);
-    return cuts;
-  };
   EXPECT_EQ(cuts_of(3), (std::set<int>{3, 6, 1}));
   EXPECT_EQ(cuts_of(16), (std::set<int>{16, 32, 8, 4}));
   EXPECT_EQ(cuts_of(33), (std::set<int>{11, 22, 5, 2, 33, 66}));
   EXPECT_EQ(cuts_of(3, "cpu:2"), (std::set<int>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(cuts_of(9, "cpu:2"), (std::set<int>{9, 18, 4, 2}));
+}
+
+// No more layers of whole blocks than blocks; and where it is given what layers balance, blocks are no other cut: 33
+// are cut into 11 layers of three, and into 66 of half blocks.
+TEST(LayerSearch, KeepsTheCutThatIsGiven) {
+  using enum LayerOptions::Cut;
+  EXPECT_EQ(cuts_of(1, "cpu:2", Uniform), (std::set<int>{1}));
+  EXPECT_EQ(cuts_of(3, "cpu:2", Uniform), (std::set<int>{1, 2, 3}));
+  EXPECT_EQ(cuts_of(33, "cpu:1", Uniform), (std::set<int>{11, 22, 5, 2}));
+  EXPECT_EQ(cuts_of(33, "cpu:1", EvenBytes), (std::set<int>{11, 22, 5, 2, 66}));
 }
 
 // 4 devices and 516 samples are no small request: other cuts are searched at the best number of micro-batches alone.
