@@ -7,7 +7,7 @@
 TREE is a copy of the repository that may be changed (`git worktree add TREE`), best with a built build/release. --count mutants are drawn and
 compiled into one build; a number in the environment makes one of them active (mutate.py, mutant.h). Every test is run once to see which mutants
 it evaluates; then each mutant is run by the tests that evaluate it, until one fails or does not end: those of the test programs first, then
-the transcripts of tests/golden. Prints the share
+the commands of tests/golden and tests/error. Prints the share
 caught per folder and each survivor; TREE/build/mutation.json keeps the answers. Survivors of experiments/mutation/no_result.txt, which gives for
 each the reason why no result can change, are not counted. --again, which may be given several times, runs the survivors of earlier results
 beside those drawn, with a table of their own; with --count 0 alone. Needs git, cmake,
@@ -35,9 +35,10 @@ FOLDERS = ("core/planner", "core/plan", "costmodel", "simulator")
 # Those of the test programs that link what is mutated.
 TESTS = [f"{label}_{folder}_test" for label in ("unit", "oracle") for folder in ("plan", "planner", "costmodel", "simulator", "sharding", "schedule")]
 TESTS += ["unit_validation_test", "unit_report_test", "unit_launch_test", "unit_executor_test", "oracle_executor_test", "oracle_exact_test"]
-GOLDEN = "golden"  # stands for a program whose tests are the transcripts
+# Scripts of tests/ that run the program itself; each stands for a test program whose tests are the files of its folder.
+SCRIPTS = {"golden": "run_golden.py", "error": "run_error.py"}
 TRANSCRIPT = 12  # times --slowest: there are few, and each has many commands
-TESTS += [GOLDEN]
+TESTS += SCRIPTS
 NO_RESULT = pathlib.Path(__file__).resolve().parents[2] / "experiments/mutation/no_result.txt"
 MEMORY_BYTES = 4 << 30
 
@@ -123,9 +124,10 @@ def run_tests(tree, program, names, seconds, extra):
     """0, another exit code, or "late", and the processor seconds taken: a busy machine changes neither. What only waits is late in the end, too."""
     environment = {**os.environ, **extra}
     command = [str(tree / "build/release/tests" / program), "--gtest_fail_fast", "--gtest_brief=1", "--gtest_filter=" + ":".join(names)]
-    if program == GOLDEN:
+    if program in SCRIPTS:
         [name] = names
-        command = [sys.executable, "-B", str(tree / "tests/golden/run_golden.py"), str(tree / "build/release/meshwright"), str(tree / "tests/golden" / name)]
+        folder = tree / "tests" / program
+        command = [sys.executable, "-B", str(folder / SCRIPTS[program]), str(tree / "build/release/meshwright"), str(folder / name)]
     process = subprocess.Popen(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                                preexec_fn=lambda: limit_to(seconds))
     killer = threading.Timer(60 + 10 * seconds, process.kill)
@@ -138,8 +140,8 @@ def run_tests(tree, program, names, seconds, extra):
 
 
 def list_tests(tree, program):
-    if program == GOLDEN:
-        return sorted(path.name for path in (tree / "tests/golden").glob("*.txt"))
+    if program in SCRIPTS:
+        return sorted(path.name for path in (tree / "tests" / program).glob("*.txt"))
     text = subprocess.run([str(tree / "build/release/tests" / program), "--gtest_list_tests"], stdout=subprocess.PIPE, text=True, check=True).stdout
     suite, names = "", []
     for line in text.splitlines():
@@ -152,7 +154,7 @@ def list_tests(tree, program):
 
 def reach(tree, program, name, slowest):
     """Processor seconds and mutants of one test, or None where it takes longer than `slowest`, or fails as it is."""
-    if program == GOLDEN:
+    if program in SCRIPTS:
         slowest *= TRANSCRIPT
     with tempfile.NamedTemporaryFile() as seen:
         result, seconds = run_tests(tree, program, [name], slowest, {"MESHWRIGHT_MUTANTS_SEEN": seen.name})
@@ -191,9 +193,9 @@ def judge(tree, mutant, tests):
     by_program = {}
     for program, name, seconds in tests:
         by_program.setdefault(program, []).append((seconds, name))
-    for program, timed in sorted(by_program.items(), key=lambda item: (item[0] == GOLDEN, sum(t for t, _ in item[1]))):
+    for program, timed in sorted(by_program.items(), key=lambda item: (item[0] in SCRIPTS, sum(t for t, _ in item[1]))):
         timed.sort()
-        at_once = 1 if program == GOLDEN else 40
+        at_once = 1 if program in SCRIPTS else 40
         for at in range(0, len(timed), at_once):
             part = timed[at:at + at_once]
             result, _ = run_tests(tree, program, [name for _, name in part], 20 + 10 * sum(t for t, _ in part), {"MESHWRIGHT_MUTANT": str(mutant["number"])})
@@ -210,7 +212,7 @@ def main():
     parser.add_argument("--jobs", type=int, default=1, help="compilers or tests at a time")
     parser.add_argument("--slowest", type=float, default=5, help="tests that take more processor seconds than this (transcripts: twelve times as many) are left out")
     parser.add_argument("--only", action="append", default=[])
-    parser.add_argument("--tests", action="append", default=[], help="these test programs alone, or `golden`")
+    parser.add_argument("--tests", action="append", default=[], help="these test programs alone, or `golden`, `error`")
     parser.add_argument("--again", type=pathlib.Path, action="append", default=[], help="run the survivors that this earlier result lists, too")
     parser.add_argument("--at-least", type=float, default=0, help="the share to be caught, in per cent")
     arguments = parser.parse_args()
@@ -233,7 +235,7 @@ def main():
     earlier = set().union(*(survivors_of(result) for result in arguments.again))
     again = [(source.path, index, kind) for source in sources for index, site in enumerate(source.sites) for kind in site["kinds"]
              if (source.path, kind, site["text"]) in earlier]
-    mutants, dropped = build_mutants(tree, sources, ["meshwright" if each == GOLDEN else each for each in programs], arguments.jobs, drawn + again)
+    mutants, dropped = build_mutants(tree, sources, ["meshwright" if each in SCRIPTS else each for each in programs], arguments.jobs, drawn + again)
     say(f"mutation: {len(mutants)} mutants of {sum(len(site['kinds']) for s in sources for site in s.sites)} in {len(sources)} sources are compiled; "
         f"{dropped} sites do not compile")
 
