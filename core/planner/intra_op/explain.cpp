@@ -108,14 +108,15 @@ class Explainer {
                       {}};
     std::map<ShardingSpec, Alternative> fastest;
     const int node = decision.node;
-    for (int p = 0; p < static_cast<int>(between_->problem.nodes[node].cost.size()); ++p) {
+    const std::vector<bool> slower = slower_ones(node);
+    for (int p = 0; p < static_cast<int>(slower.size()); ++p) {
       Alternative other{model.strategy_text(decision.node, p),
                         model.spec_of(decision.node, p),
                         p == planned->strategy[node],
                         found.layer_time,
                         found.layer_time,
                         found.layer_bytes};
-      if (!other.chosen && !find_cost(decision.node, p, other)) continue;
+      if (!other.chosen && (slower[static_cast<std::size_t>(p)] || !find_cost(node, p, other))) continue;
       // Among strategies with one spec the planned one is listed, else the fastest.
       const auto [known, is_new] = fastest.emplace(other.spec, other);
       if (!is_new && !known->second.chosen && (other.chosen || other.time < known->second.time)) known->second = other;
@@ -147,6 +148,27 @@ class Explainer {
     planned.strategy[model.in_node()] = 0;  // the only one left
     planned.strategy[model.out_node()] = 0;
     return {layer, model, in_state, out_state, std::move(planned), std::move(problem), std::move(marginals)};
+  }
+
+  // [strategy] Whether another one with the same spec is known to take less time: the best layers of the others alone
+  // are looked for.
+  [[nodiscard]] std::vector<bool> slower_ones(int node) const {
+    constexpr double kSame = 1.0 + 1e-9;  // sums in another order
+    std::vector<bool> slower(between_->problem.nodes[node].cost.size(), false);
+    if (!between_->marginals) return slower;
+    std::map<ShardingSpec, Seconds> least;
+    const auto each = [&](const auto& visit) {
+      for (int p = 0; p < static_cast<int>(slower.size()); ++p)
+        if (const auto time = between_->marginals->least(node, p)) visit(p, *time, between_->model.spec_of(node, p));
+    };
+    each([&](int, Seconds time, const ShardingSpec& spec) {
+      const auto [known, is_new] = least.emplace(spec, time);
+      known->second = std::min(known->second, time);
+    });
+    each([&](int p, Seconds time, const ShardingSpec& spec) {
+      slower[static_cast<std::size_t>(p)] = time > kSame * least.at(spec);
+    });
+    return slower;
   }
 
   // The best layer whose `node` takes `strategy`; false: there is none.

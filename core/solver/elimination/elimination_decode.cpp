@@ -23,23 +23,35 @@ struct Summand {
     for (std::size_t d = 0; d < position.size(); ++d) place += step[d] * position[d];
     return value[place];
   }
+  // Adds what it has at the labels of the last open node.
+  void add_to(std::vector<double>& row) const {
+    const std::size_t stride = step.back();
+    if (stride == 1)
+      for (std::size_t x = 0; x < row.size(); ++x) row[x] += value[x];
+    else
+      for (std::size_t x = 0; x < row.size(); ++x) row[x] += value[stride * x];
+  }
 };
 
 // Counts through all labels of the open nodes. Returns the best, or `like` where it is within `slack` of it.
 std::vector<std::size_t> best_labels(const std::vector<std::size_t>& sizes, std::vector<Summand> summands,
                                      const std::vector<std::size_t>& like, double slack) {
+  MW_CHECK(!sizes.empty(), "nothing is open");
   std::vector<std::size_t> position(sizes.size(), 0), best = position;
+  std::vector<double> row(sizes.back());
   double least = kForbidden;
   for (bool more = true; more;) {
-    double sum = 0.0;
-    for (const Summand& summand : summands) sum += *summand.value;
-    if (sum < least) {
-      least = sum;
+    std::fill(row.begin(), row.end(), 0.0);
+    for (const Summand& summand : summands) summand.add_to(row);
+    const auto here = std::min_element(row.begin(), row.end());
+    if (*here < least) {
+      least = *here;
       best = position;
+      best.back() = static_cast<std::size_t>(here - row.begin());
     }
     more = false;
-    // An odometer over the labels of the open nodes: each summand's pointer moves along.
-    for (std::size_t d = sizes.size(); d-- > 0 && !more;) {
+    // An odometer over the labels of the other open nodes: each summand's pointer moves along.
+    for (std::size_t d = sizes.size() - 1; d-- > 0 && !more;) {
       more = ++position[d] < sizes[d];
       for (Summand& summand : summands)
         summand.value = more ? summand.value + summand.step[d] : summand.value - summand.step[d] * (sizes[d] - 1);
@@ -87,6 +99,7 @@ void Elimination::decode_around(const EliminationPlan::Bucket& bucket, const Lab
         if (other.place == d) steps[s + 1] = other.stride;
     place(bucket.scope[d], steps);
   }
+  if (open.empty()) return;
   const auto best = best_labels(sizes, std::move(summands), preferred, kAsGood * std::abs(value_));
   for (std::size_t d = 0; d < open.size(); ++d) labels[open[d]] = static_cast<int>(best[d]);
 }
