@@ -65,7 +65,7 @@ SoftwareProfile profile_from_json(const Json& json, const std::vector<SoftwarePr
     if (key == "name" || key == "format" || key == "like" || key == "mixtures") continue;
     if (key == "fitted") {  // where the numbers come from
       profile.fitted = true;
-      if (value.is_object() && value.contains("generations"))
+      if (value.contains("generations"))
         profile.fitted_generations = get<std::vector<std::string>>(value, "generations", place + ": 'fitted'");
       continue;
     }

@@ -24,7 +24,7 @@ int best_steps(const FailureModel& model, double between_failures) {
     const int middle = low + (high - low) / 2;
     const double here = wall_per_step(model, between_failures, middle);
     // Beyond the range of a double both are infinite: far too many steps.
-    if (std::isinf(here) || here <= wall_per_step(model, between_failures, middle + 1.0)) {
+    if (here <= wall_per_step(model, between_failures, middle + 1.0)) {
       high = middle;
     } else {
       low = middle + 1;

@@ -58,6 +58,20 @@ TEST(Minimize, FindsTheBottomOfAValleyThatBends) {
   EXPECT_NEAR(fit.values[1], std::exp(1.0), 0.05);
 }
 
+// Ripples on a bowl: where neither side of the worst corner is better, the simplex shrinks towards its best one, and so
+// it ends.
+TEST(Minimize, ShrinksIntoAMinimumAmongRipples) {
+  int calls = 0;
+  const auto loss = [&calls](const std::vector<double>& at) {
+    ++calls;
+    const double x = std::log(at[0]) - 1, y = std::log(at[1]) - 2;
+    return x * x + y * y + 0.5 * std::sin(20 * x) * std::sin(20 * y);
+  };
+  const FitResult fit = minimize(loss, {{"x", 0.4, 0.01, 100}, {"y", 3, 0.01, 100}}, {.count = 1, .seed = 1});
+  EXPECT_LT(fit.loss, -0.389);
+  EXPECT_LT(calls, 400);
+}
+
 TEST(Minimize, StaysWithinBounds) {
   const FitResult fit =
       minimize([](const std::vector<double>& v) { return -v[0] + 1 / v[1]; }, {{"up", 1, 0.5, 2}, {"too", 1, 0.5, 4}});

@@ -457,6 +457,15 @@ TEST(ChakraTrace, TakesMetadataWithoutValues) {
   EXPECT_FALSE(is_chakra_trace(std::string(64, '\0')));
 }
 
+// proto3 leaves out a number of 0, too: then a node begins with its name, field 2, and so may metadata.
+TEST(ChakraTrace, BeginsWithANumberOrAName) {
+  const std::string name = block(2, "x"), other = block(3, "x");
+  EXPECT_TRUE(is_chakra_trace(message("") + message(name)));
+  EXPECT_FALSE(is_chakra_trace(message("") + message(other)));
+  EXPECT_TRUE(is_chakra_trace(message(name)));
+  EXPECT_FALSE(is_chakra_trace(message(other)));
+}
+
 constexpr const char* kChakraJson = R"json({ "version": "0.0.4" }
 { "id": "2", "name": "aten::mm", "type": "COMP_NODE", "durationMicros": "500",
   "inputs": { "values": "[[1, 2], [3, 4]]", "shapes": "[[64, 32], [32, 16]]",

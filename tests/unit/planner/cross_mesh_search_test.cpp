@@ -110,6 +110,21 @@ TEST(CrossMeshSearch, IsNeverSlowerThanOneFormEverywhere) {
       }
 }
 
+// Two boundaries of two classes: plans in which all have a form, then, where a program is quick to simulate, with each
+// class by itself. The limit is 2048 devices times micro-batches.
+TEST(CrossMeshSearch, OfLongProgramsTriesOneFormForAllBoundariesAlone) {
+  const auto simulations = [](std::int64_t microbatches) {
+    const PlanOfGraph made =
+        replicated_stages(slow_cluster(2, 4), {{1, 4}, {1, 2}, {1, 2}}, ScheduleKind::Inference, microbatches);
+    const auto costs = make_analytic_cost_model(made.plan.cluster);
+    const SimulatedEvaluator evaluator(*costs, nullptr, {});
+    return choose_cross_mesh(made, *costs, evaluator)->simulations;
+  };
+  const std::int64_t all_alike = 3;  // sent, gathered and broadcast
+  EXPECT_GT(simulations(256), all_alike);
+  EXPECT_EQ(simulations(257), all_alike);
+}
+
 // The eight stages cut a block of the transformer in two; gradients of a sum go past the stage that adds. A plan that
 // states a form for them is refused.
 TEST(CrossMeshSearch, StatesNoFormForGradientsThatGoPastAStage) {

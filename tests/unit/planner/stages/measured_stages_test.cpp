@@ -61,6 +61,21 @@ TEST(MeasuredStages, AreMediansOfTheSlowestDeviceOverMicrobatchesAndSteps) {
   EXPECT_FALSE(table.key().numbering.has_value());
 }
 
+// 10 + 1 on one device, 4 + 9 on the other.
+TEST(MeasuredStages, AddUpTheHalvesOfABackward) {
+  const HandPlan made = two_stages();
+  std::vector<Timeline> steps(1);
+  constexpr auto I = Span::Kind::BackwardInput, W = Span::Kind::BackwardWeight;
+  for (const int first : {0, 2})
+    for (const int microbatch : {0, 1})
+      for (const Span& of :
+           {span(F, first, microbatch, 3), span(I, first, microbatch, 10), span(W, first, microbatch, 1),
+            span(I, first + 1, microbatch, 4), span(W, first + 1, microbatch, 9)})
+        steps[0].spans.push_back(of);
+  const StageProfileTable table = measured_stages(made.plan, made.graph, steps);
+  for (const StagePlan& stage : made.plan.stages) EXPECT_NEAR(entry_of(table, stage).backward.si(), 13.0, 1e-9);
+}
+
 TEST(MeasuredStages, ServeASearchOfTheSameModelAndCluster) {
   const HandPlan made = two_stages();
   const Plan& plan = made.plan;
