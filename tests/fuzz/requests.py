@@ -32,6 +32,15 @@ OK, WRONG, INFEASIBLE = 0, 2, 5
 MISSED = 0.001  # of a step: what a search may overlook
 
 
+# What else is made of a plan, each of some requests.
+MADE_OF_PLANS = [["simulate", "--html", "page.html"], ["simulate", "--svg", "step.svg"], ["simulate", "--svg", "bytes.svg", "--chart", "memory"],
+                 ["simulate", "--trace", "trace.json"], ["simulate", "--timeline"], ["simulate", "--report", "--json"], ["explain", "--json"],
+                 ["simulate", "--write-schedule", "schedule.csv"], ["simulate", "--report", "--overlap", "--network", "fluid"]]
+MADE_OF_PLANS += [["export", "--to", name, "-o", f"for-{name}"] for name in ("megatron", "megatron-bridge", "torchtitan", "deepspeed", "fsdp2", "accelerate",
+                                                                             "maxtext", "jax", "alpa", "nnscaler", "flagscale")]
+MADE_OF_EACH = 4
+
+
 def sizes(draw, **choices):
     return ",".join(f"{key}={draw.choice(values)}" for key, values in choices.items())
 
@@ -274,11 +283,13 @@ class Driver:
         if abs(again - step) > 1e-9 * step:
             raise Failure(f"planned with {step} s, simulated with {again} s")
         if request.threads_matter:
-            self.planned(request, options, "--threads", "3", "-o", "other.json")
+            self.planned(request, options, "--threads", "3", "-o", "other.json", *([] if "--dump" in words(options) else ["--dump", "known"]))
             if (self.folder / plan).read_bytes() != (self.folder / "other.json").read_bytes():
                 raise Failure("another number of threads gives another plan")
         self.call("simulate", plan, *words(changes))
         self.call("explain", plan)
+        for verb, *more in random.Random(request.seed + 2).sample(MADE_OF_PLANS, MADE_OF_EACH):
+            self.call(verb, plan, *more)
         if request.compared:
             self.planned(request, draw_options(random.Random(request.seed + 1), OPTIONS)[:2], "-o", "compared.json")
             if (self.folder / "compared.json").exists():
