@@ -9,9 +9,9 @@
 #include "executor/runner/device_threads.h"
 
 #ifdef MESHWRIGHT_WITH_MPI
-#include <poll.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
+#include <sys/poll.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
