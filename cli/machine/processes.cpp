@@ -9,17 +9,6 @@
 #include "executor/runner/device_threads.h"
 
 #ifdef MESHWRIGHT_WITH_MPI
-#include <pthread.h>
-#include <sys/eventfd.h>
-#include <sys/poll.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <csignal>
-#include <cstring>
-#include <thread>
-
 #include "executor/peers/mpi/mpi_peers.h"
 #endif
 
@@ -42,44 +31,6 @@ Seconds patience_from_text(const std::string& patience) {
 namespace {
 
 constexpr int kSpeaker = 0;
-
-// SIGTERM ends the process a little later than it comes. Whoever started the processes sends it to all that are left
-// when one has died, and each of them may not have said yet which one it lost. REQUIRES: no other thread was started.
-class LateTermination {
- public:
-  LateTermination() {
-    sigemptyset(&terminate_);
-    sigaddset(&terminate_, SIGTERM);
-    MW_CHECK(pthread_sigmask(SIG_BLOCK, &terminate_, &before_) == 0, "SIGTERM cannot be held back");
-    came_ = signalfd(-1, &terminate_, SFD_CLOEXEC);
-    end_ = eventfd(0, EFD_CLOEXEC);
-    if (came_ < 0 || end_ < 0) throw SystemError(fmt::format("waiting for SIGTERM: {}", std::strerror(errno)));
-    thread_ = std::thread([this] { wait(); });
-  }
-  LateTermination(const LateTermination&) = delete;
-  LateTermination& operator=(const LateTermination&) = delete;
-  ~LateTermination() {
-    eventfd_write(end_, 1);
-    thread_.join();
-    close(came_);
-    close(end_);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-
- private:
-  void wait() {
-    constexpr int kForEver = -1, kLateMs = 800;  // SIGKILL follows after a second
-    pollfd both[2] = {{end_, POLLIN, 0}, {came_, POLLIN, 0}};
-    while (poll(both, 2, kForEver) < 0 && errno == EINTR) continue;
-    if (both[0].revents != 0) return;
-    if (poll(both, 1, kLateMs) > 0) return;
-    pthread_sigmask(SIG_UNBLOCK, &terminate_, nullptr);  // it still waits to be taken
-  }
-
-  sigset_t terminate_{}, before_{};
-  int came_ = -1, end_ = -1;
-  std::thread thread_;
-};
 
 // Sleeps, so that the first process has the machine for its remaining work.
 void wait_for_first(Peers& peers, const Abort& abort) {
@@ -108,7 +59,6 @@ void work_and_wait(Peers& peers, const std::function<void(Peers& peers)>& work) 
 bool knows_mpi() { return true; }
 
 void work_together(Context& context, Seconds patience, const std::function<void(Peers& peers)>& work) {
-  const LateTermination late;
   const std::unique_ptr<Peers> peers = join_mpi(patience);
   context.quiet = peers->rank() != kSpeaker;
   try {
