@@ -161,7 +161,7 @@ def kill_once(trainings, draw, rows, within):
     problems = []
     if took is None or took > within:
         problems.append(f"the others ended after {took} s")
-    elif not told and (trainings.here / "kept" / f"step-{STEPS}").exists():
+    elif not told and (trainings.here / "kept" / f"step-{STEPS:08}").exists():
         # All were leaving MPI, with nothing left to lose: as good as ended before.
         row["length"] *= 0.8
         return kill_once(trainings, draw, rows, within)
